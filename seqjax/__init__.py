@@ -1,0 +1,15 @@
+"""seqjax: recurrent sequence models in JAX; how far back they can learn, measured."""
+
+from seqjax import init, tasks
+from seqjax.cells import CELLS, cell_named, gru, lstm, rnn
+from seqjax.core import Affine, Cell, Hidden, gated
+from seqjax.gradients import adam, clip_by_global_norm
+from seqjax.horizon import Decay, Profile, direct_path, fit_decay, gradient_profile, horizon
+from seqjax.network import Network, network
+from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius
+from seqjax.stack import Layer, init_stack, unroll_stack
+from seqjax.sweep import Plan
+from seqjax.train import Recipe, evaluate, sweep, sweep_recipe, train, train_many
+from seqjax.unroll import Trace, unroll
+
+__version__ = "0.1.0"

@@ -1,0 +1,17 @@
+"""Every cell the package knows, by name; one family per file."""
+
+from collections.abc import Callable
+
+from seqjax.cells.gru import gru
+from seqjax.cells.lstm import lstm
+from seqjax.cells.rnn import rnn
+from seqjax.core import Cell
+
+CELLS: dict[str, Callable[..., Cell]] = {"rnn": rnn, "lstm": lstm, "gru": gru}
+
+
+def cell_named(name: str) -> Callable[..., Cell]:
+    """The factory of a cell; ValueError lists the known names."""
+    if name not in CELLS:
+        raise ValueError(f"unknown cell {name!r}: known cells are {', '.join(sorted(CELLS))}")
+    return CELLS[name]

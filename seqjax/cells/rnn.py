@@ -1,0 +1,27 @@
+"""The plain recurrent network (Elman 1990): one affine map and one nonlinearity."""
+
+from functools import lru_cache
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from seqjax.core import Affine, Cell, Hidden, gated
+
+ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu}
+
+
+@lru_cache
+def rnn(*, activation: str = "tanh") -> Cell:
+    """Plain recurrent cell, h_t = φ(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh), φ = tanh or relu.
+
+    Equal to PyTorch's `nn.RNN`. Raises ValueError for another activation.
+    """
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {activation!r}")
+    φ = ACTIVATIONS[activation]
+
+    def update(params: Affine, state: Hidden, u: Array, a: Array) -> Hidden:
+        return Hidden(h=φ(u + a))
+
+    return gated("rnn", gates="h", state=Hidden, update=update)

@@ -1,0 +1,42 @@
+"""Norms that neither overflow nor underflow, and what may happen to a gradient before an optimiser sees it."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+
+def safe_norm(x: Array, axis: int = 0) -> Array:
+    """Euclidean norm along one axis, finite and non-zero wherever its true value is."""
+    top = jnp.abs(x).max(axis, keepdims=True)
+    scale = jnp.where((top > 0) & jnp.isfinite(top), top, 1)
+    return (jnp.sqrt(((x / scale) ** 2).sum(axis, keepdims=True)) * scale).squeeze(axis)
+
+
+def global_norm(tree: Any) -> Array:
+    """Euclidean norm of all arrays together; infinite or NaN only where an entry, or the true norm, is."""
+    return safe_norm(jnp.stack([safe_norm(leaf.ravel()) for leaf in jax.tree.leaves(tree)]))
+
+
+def clip_by_global_norm(limit: Array | float) -> optax.GradientTransformation:
+    """Scale the gradient down to `limit` where its global norm is larger (Pascanu et al. 2013, algorithm 1).
+
+    Unlike optax's, the norm does not overflow, so a huge finite gradient keeps its direction instead of becoming a
+    zero update; `limit` may be traced.
+    """
+
+    def update(grads: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
+        shrink = jnp.minimum(1, limit / jnp.maximum(global_norm(grads), jnp.finfo(jnp.float32).tiny))
+        return jax.tree.map(lambda g: g * shrink.astype(g.dtype), grads), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+def adam(learning_rate: Array | float, *, clip: Array | float | None = None) -> optax.GradientTransformation:
+    """Adam (Kingma and Ba 2015), after clipping by global norm where `clip` is given; both may be traced."""
+    if isinstance(clip, (int, float)) and not clip > 0:
+        raise ValueError(f"clip must be above 0, got {clip}: leave it out for no clipping")
+    first = [] if clip is None else [clip_by_global_norm(clip)]
+    return optax.chain(*first, optax.adam(learning_rate))

@@ -1,0 +1,163 @@
+"""Whole models: embed -> body -> readout, as a value like a cell, now over batches of sequences."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from seqjax.core import Cell, require_sizes
+from seqjax.sequences import batch_first, drop_batch, steps_of
+from seqjax.stack import Layer, StackTrace, init_stack, scan_stack
+
+INPUTS = ("onehot", "embedding", "vector")
+READOUTS = ("every", "last", "both")
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Dense:
+    """An affine readout."""
+
+    W: Array  # [K, F]
+    b: Array  # [K]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class NetworkParams:
+    """Params of a network, in the order in which the data meets them."""
+
+    embed: Array | None  # [D, E] one row per token; None for one-hot and vector inputs
+    body: tuple[Layer, ...]
+    head: Dense
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Output:
+    """What a network says, and the trace of its body."""
+
+    every: Array | None  # [B, T, K] at every step (of the readout's bias alone where masked)
+    last: Array | None  # [B, K] at each row's own last step; both directions' final states where there are two
+    body: StackTrace
+
+
+def uniform_head(key: Array, K: int, F: int) -> Dense:
+    """Weights and bias from U(-1/√F, 1/√F), as PyTorch's `nn.Linear`."""
+    W, b = (
+        jax.random.uniform(k, s, jnp.float32, -(F**-0.5), F**-0.5)
+        for k, s in zip(jax.random.split(key), ((K, F), (K,)), strict=True)
+    )
+    return Dense(W, b)
+
+
+def gaussian_head(key: Array, K: int, F: int) -> Dense:
+    """Weights from N(0, 1/F), zero bias."""
+    return Dense(jax.random.normal(key, (K, F), jnp.float32) * F**-0.5, jnp.zeros(K, jnp.float32))
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model as a record of pure functions; sizes live in the params only."""
+
+    name: str
+    inputs: str  # one of INPUTS
+    readout: str  # one of READOUTS
+    init: Callable[[Array, int, int, int], NetworkParams]  # (key, D, H, K) -> params
+    forward: Callable[..., Output]  # (params, xs, mask, perturb) -> Output, time first and batch last
+
+    def apply(self, params: NetworkParams, xs: Array, *, lengths: Any = None, mask: Any = None) -> Output:
+        """Run over one sequence or a batch: tokens [T] or [B, T] for one-hot and embedding, else vectors [.., T, D].
+
+        Raises ValueError as `unroll` does, for tokens outside the alphabet, and for T = 0 where a last step is read.
+        """
+        rank, size = (2, 0) if self.inputs == "vector" else (1, alphabet(params))
+        steps = steps_of(xs, rank=rank, lengths=lengths, mask=mask, size=size)
+        if self.readout != "every" and steps.xs.shape[0] == 0:
+            raise ValueError("xs has T = 0 steps, so it has no last state to read: give at least one step")
+        output = self.forward(params, steps.xs, steps.mask)
+        return drop_batch(batch_first(output), steps.batched)
+
+
+def alphabet(params: NetworkParams) -> int:
+    """How many tokens a network knows."""
+    return params.body[0].forward.W_ih.shape[1] if params.embed is None else params.embed.shape[0]
+
+
+@lru_cache
+def network(
+    cell: Cell,
+    *,
+    inputs: str = "vector",
+    readout: str = "last",
+    layers: int = 1,
+    bidirectional: bool = False,
+    embedding: int | None = None,
+    head: Callable[[Array, int, int], Dense] = uniform_head,
+) -> Network:
+    """A recurrent network of one kind of cell.
+
+    inputs     "onehot" or "embedding" of integer tokens (D is then the size of the alphabet), or "vector"
+    readout    "every" step, each row's own "last" step, or "both" (one head serves both)
+    embedding  width of the embedding, which is drawn from N(0, 1); only with inputs="embedding"
+    head       how the readout is drawn, (key, K, F) -> Dense
+    Raises ValueError for values outside these.
+    """
+    for name, value, known in (("inputs", inputs, INPUTS), ("readout", readout, READOUTS)):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {list(known)}, got {value!r}")
+    if (embedding is not None) != (inputs == "embedding"):
+        raise ValueError('embedding, a width, goes with inputs="embedding" and with nothing else')
+
+    def init(key: Array, D: int, H: int, K: int) -> NetworkParams:
+        require_sizes(D=D, H=H, K=K)
+        first, second, third = jax.random.split(key, 3)
+        table = None if embedding is None else jax.random.normal(first, (D, embedding), jnp.float32)
+        body = init_stack(second, cell, embedding or D, H, layers=layers, bidirectional=bidirectional)
+        return NetworkParams(table, body, head(third, K, H * (1 + bidirectional)))
+
+    name = f"{cell.name}{'-bidirectional' if bidirectional else ''}{f'-{layers}' if layers > 1 else ''}"
+    return Network(name, inputs, readout, init, partial(forward, cell, inputs, readout))
+
+
+def forward(
+    cell: Cell,
+    inputs: str,
+    readout: str,
+    params: NetworkParams,
+    xs: Array,
+    mask: Array | None = None,
+    perturb: Any = None,
+) -> Output:
+    """One pass in the inside layout, xs [T, D, B] or tokens [T, B]; `perturb` as for `scan_stack`."""
+    if inputs != "vector":
+        tokens = xs if mask is None else jnp.where(mask, xs, 0)
+        xs = encode(params, tokens)
+    trace = scan_stack(cell, params.body, xs, mask=mask, perturb=perturb)
+    every = None if readout == "last" else jax.vmap(partial(affine, params.head))(trace.ys)
+    last = None if readout == "every" else affine(params.head, summary(cell, params.body, trace))
+    return Output(every, last, trace)
+
+
+def encode(params: NetworkParams, tokens: Array) -> Array:
+    """Vectors [T, D, B] of tokens [T, B]: rows of the embedding, or one-hot."""
+    if params.embed is None:
+        return jax.nn.one_hot(tokens, alphabet(params), axis=1, dtype=params.head.W.dtype)
+    return jnp.moveaxis(params.embed[tokens], -1, 1)
+
+
+def summary(cell: Cell, body: tuple[Layer, ...], trace: StackTrace) -> Array:
+    """What the top layer's final states show, [H, B] or [forward; backward]."""
+    halves = body[-1].halves()
+    finals = trace.final[-len(halves) :]
+    read = jax.vmap(cell.read, (None, -1), -1)
+    return jnp.concatenate([read(half, state) for (half, _), state in zip(halves, finals, strict=True)])
+
+
+def affine(head: Dense, y: Array) -> Array:
+    """[F, B] -> [K, B]."""
+    return head.W @ y + head.b[:, None]

@@ -1,0 +1,96 @@
+"""Depth and direction: layers of one cell, each reading the outputs of the one below."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from seqjax.core import Cell, Params, State, require_sizes
+from seqjax.sequences import add_batch, batch_last, segment_ends, steps_of
+from seqjax.unroll import Trace, check_state, outside, scan
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Layer:
+    """Params of one layer; a backward half makes it bidirectional."""
+
+    forward: Params
+    backward: Params | None = None
+
+    def halves(self) -> list[tuple[Params, bool]]:
+        """Each direction's params, with whether it scans in reverse."""
+        return [(self.forward, False)] + ([] if self.backward is None else [(self.backward, True)])
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class StackTrace:
+    """What happened in every layer, in PyTorch's order: l0 forward, l0 backward, l1 forward, ..."""
+
+    traces: tuple[Trace, ...]
+    ys: Array  # [B, T, H], or [B, T, 2H] = [forward; backward], of the top layer
+    final: tuple[State, ...]  # one state per layer and direction
+
+
+def init_stack(
+    key: Array, cell: Cell, D: int, H: int, *, layers: int = 1, bidirectional: bool = False
+) -> tuple[Layer, ...]:
+    """Params of a stack: the first layer reads D numbers, those above read H, or 2H where both directions run."""
+    require_sizes(layers=layers)
+    widths = [D] + [H * (1 + bidirectional)] * (layers - 1)
+    keys = jax.random.split(key, (layers, 2))
+    return tuple(
+        Layer(cell.init(k[0], width, H), cell.init(k[1], width, H) if bidirectional else None)
+        for k, width in zip(keys, widths, strict=True)
+    )
+
+
+def unroll_stack(
+    cell: Cell,
+    params: tuple[Layer, ...],
+    xs: Array,
+    *,
+    lengths: Array | None = None,
+    mask: Array | None = None,
+    state: tuple[State, ...] | None = None,
+    reset: Array | None = None,
+) -> StackTrace:
+    """Run a stack over one sequence [T, D] or a batch [B, T, D]; arguments, layout and errors as for `unroll`.
+
+    `state` holds one state per layer and direction, as `final` does. A `reset` starts a new segment at the flagged
+    step in both directions.
+    """
+    steps = steps_of(xs, rank=2, lengths=lengths, mask=mask, reset=reset)
+    halves = [half for layer in params for half in layer.halves()]
+    if state is not None:
+        if len(state) != len(halves):
+            raise ValueError(f"state must hold {len(halves)} states, one per layer and direction, got {len(state)}")
+        state = batch_last(add_batch(state, steps.batched))
+        for (half, _), part in zip(halves, state, strict=True):
+            check_state(cell, half, part, steps.xs.shape[-1])
+    return outside(scan_stack(cell, params, steps.xs, state, steps.mask, steps.reset), steps)
+
+
+def scan_stack(
+    cell: Cell,
+    params: tuple[Layer, ...],
+    xs: Array,
+    state: Any = None,
+    mask: Array | None = None,
+    reset: Array | None = None,
+    perturb: Any = None,
+) -> StackTrace:
+    """`unroll_stack` in the inside layout, unchecked; `perturb` as for `scan`, one per layer and direction."""
+    resets = {False: reset, True: None if reset is None else segment_ends(reset, mask)}
+    traces: list[Trace] = []
+    for layer in params:
+        ys = []
+        for half, reverse in layer.halves():
+            given = [None if each is None else each[len(traces)] for each in (state, perturb)]
+            traces.append(scan(cell, half, xs, given[0], mask, resets[reverse], given[1], reverse=reverse))
+            ys.append(traces[-1].ys)
+        xs = jnp.concatenate(ys, axis=1)
+    return StackTrace(tuple(traces), xs, tuple(trace.final for trace in traces))

@@ -1,0 +1,20 @@
+"""Tasks by name; each is a pure function of a key, with its chance level."""
+
+from collections.abc import Callable
+
+from seqjax.tasks.adding import adding
+from seqjax.tasks.arrays import classification
+from seqjax.tasks.recall import recall
+from seqjax.tasks.task import Batch, Task
+from seqjax.tasks.vowels import japanese_vowels, vowels
+
+TASKS: dict[str, Callable[..., Task]] = {"recall": recall, "adding": adding, "vowels": vowels}
+
+__all__ = ["TASKS", "Batch", "Task", "adding", "classification", "japanese_vowels", "recall", "task_named", "vowels"]
+
+
+def task_named(name: str) -> Callable[..., Task]:
+    """The factory of a task; ValueError lists the known names."""
+    if name not in TASKS:
+        raise ValueError(f"unknown task {name!r}: known tasks are {', '.join(sorted(TASKS))}")
+    return TASKS[name]

@@ -1,0 +1,35 @@
+"""First-symbol recall: say at the last step what came at the first."""
+
+from functools import lru_cache
+
+import jax
+import numpy as np
+from jax import Array
+
+from seqjax.core import require_sizes
+from seqjax.losses import accuracy, cross_entropy
+from seqjax.tasks.task import Batch, Task
+
+
+@lru_cache
+def recall(*, length: int, alphabet: int = 8) -> Task:
+    """`length` uniform symbols; the target, at the last step, is the first of them. Chance is 1/alphabet, ln alphabet."""
+    require_sizes(length=length, alphabet=alphabet)
+
+    def sample(key: Array, examples: int) -> Batch:
+        xs = jax.random.randint(key, (examples, length), 0, alphabet)
+        return Batch(xs, xs[:, 0])
+
+    return Task(
+        name="recall",
+        draw=lambda key, update, batch: sample(jax.random.fold_in(key, update), batch),
+        held_out=sample,
+        inputs="onehot",
+        readout="last",
+        D=alphabet,
+        K=alphabet,
+        loss=cross_entropy,
+        score=accuracy,
+        chance=1 / alphabet,
+        chance_loss=float(np.log(alphabet)),
+    )

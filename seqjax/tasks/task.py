@@ -1,0 +1,34 @@
+"""What a task is: where batches come from, how an answer is judged, and what a guess would score."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+from jax import Array
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Batch:
+    """Sequences with their targets."""
+
+    xs: Array  # [B, T] tokens or [B, T, D] vectors
+    targets: Array  # [B] for a task read at the last step, [B, T] for one read at every step
+    lengths: Array | None = None  # [B]; None where every row is full
+
+
+@dataclass(frozen=True)
+class Task:
+    """A supervised task as a record of pure functions."""
+
+    name: str
+    draw: Callable[[Array, Array, int], Batch]  # (key, update, batch) -> the training batch of one update
+    held_out: Callable[[Array, int], Batch]  # (key, examples) -> data to test on
+    inputs: str  # how a network takes xs: "onehot" or "vector"
+    readout: str  # where it answers: "last" or "every"
+    D: int
+    K: int
+    loss: Callable[..., Array]  # (predictions, targets, mask) -> mean
+    score: Callable[..., Array]  # the same, larger is better, at most 1
+    chance: float  # score of the best answer that ignores the input
+    chance_loss: float  # its loss
