@@ -76,7 +76,7 @@ def by_lag(adjoints: tuple[Any, ...], mask: Array | None, reverses: list[bool]) 
         pairs = zip(adjoints, reverses, strict=True)
         return jnp.stack([order(safe_norm(part(adjoint), axis=1), reverse) for adjoint, reverse in pairs])
 
-    names = [field for field in adjoints[0].__dataclass_fields__]
+    names = list(adjoints[0].__dataclass_fields__)
     fields = {name: stacked(lambda adjoint, name=name: getattr(adjoint, name)) for name in names}
     return Profile(stacked(lambda adjoint: jnp.concatenate(jax.tree.leaves(adjoint), axis=1)), fields)
 

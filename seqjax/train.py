@@ -22,6 +22,7 @@ from seqjax.tasks.task import Batch, Task
 
 Hyper = Mapping[str, Array]
 CAUSES = ("", "loss", "gradient", "params")
+ADAM = adam(3e-3)
 TEST = 1  # folded into a run's key to draw what it is tested on
 
 
@@ -38,7 +39,7 @@ class Recipe:
     hidden: int
     updates: int = 1500
     batch: int = 64
-    optimizer: optax.GradientTransformation | Callable[[Hyper], optax.GradientTransformation] = adam(3e-3)
+    optimizer: optax.GradientTransformation | Callable[[Hyper], optax.GradientTransformation] = ADAM
     edit: Callable[[Array, NetworkParams, Hyper], NetworkParams] | None = None
 
     def __post_init__(self) -> None:
@@ -132,7 +133,7 @@ def train(key: Array, recipe: Recipe, **hyper: float) -> tuple[TrainState, Histo
 
 
 def evaluate(recipe: Recipe, params: NetworkParams, key: Array, *, examples: int = 2000) -> Array:
-    """Score on data that training has not seen: so many fresh sequences, or the whole test set of a task that has one."""
+    """Score on data that training has not seen: so many fresh sequences, or the whole test set where there is one."""
     return judge(recipe, params, recipe.task.held_out(key, examples), recipe.task.score)
 
 
