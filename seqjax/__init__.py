@@ -8,8 +8,9 @@ from seqjax.horizon import Decay, Profile, direct_path, fit_decay, gradient_prof
 from seqjax.network import Network, network
 from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius
 from seqjax.stack import Layer, init_stack, unroll_stack
+from seqjax.statistics import rate
 from seqjax.sweep import Plan
-from seqjax.train import Recipe, evaluate, sweep, sweep_recipe, train, train_many
+from seqjax.train import Recipe, begin_many, evaluate, sweep, sweep_recipe, train, train_many
 from seqjax.unroll import Trace, unroll
 
 __version__ = "0.1.0"

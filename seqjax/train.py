@@ -145,6 +145,11 @@ def programs(recipe: Recipe, plan: Plan) -> tuple[Callable[..., Any], Callable[[
     return jax.jit(spread(partial(begin, recipe), plan)), advances, scores
 
 
+def begin_many(recipe: Recipe, keys: Array, hyper: Hyper | None = None, *, plan: Plan | None = None) -> TrainState:
+    """The states from which `train_many` sets out."""
+    return programs(recipe, plan or plan_for(len(keys)))[0](keys, hyper or {})
+
+
 def train_many(
     recipe: Recipe,
     keys: Array,

@@ -13,7 +13,7 @@ from seqjax.tasks.task import Batch, Task
 
 @lru_cache
 def recall(*, length: int, alphabet: int = 8) -> Task:
-    """`length` uniform symbols; the target, at the last step, is the first. Chance is 1/alphabet, with loss ln alphabet."""
+    """`length` uniform symbols; the target, at the last step, is the first. Chance is 1/alphabet (loss ln alphabet)."""
     require_sizes(length=length, alphabet=alphabet)
 
     def sample(key: Array, examples: int) -> Batch:

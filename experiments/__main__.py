@@ -1,0 +1,152 @@
+"""`python -m experiments list | run NAME... [--quick] [--out DIR] [settings] | report [--out DIR] | all [--quick]`.
+
+Exit code 0 if every claim that is expected to hold does, 1 if one does not, 2 for a bad call (nothing is then written).
+"""
+
+import io
+import os
+import re
+import sys
+from contextlib import redirect_stderr
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from experiments import EXPERIMENTS
+from seqjax.report import Claim, Experiment, require_writable, run_experiment, write_page
+
+COMMANDS = "list, run NAME..., report, all"
+USAGE = f"usage: python -m experiments COMMAND, one of: {COMMANDS}"
+HELP = "Settings of one: python -m experiments run NAME --help"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of every command; after them, `run` takes the settings of the experiments it names."""
+
+    out: Path = Path("runs")
+    """Folder of the results."""
+    quick: bool = False
+    """Settings that run in seconds; claims are then not judged."""
+
+
+def main(args: list[str]) -> int:
+    """Carry out one command."""
+    use_every_core()
+    command, rest = (args[0], args[1:]) if args else ("--help", [])
+    if command in ("-h", "--help"):
+        print(USAGE, catalogue(), HELP, sep="\n\n")
+        return 0
+    if command == "list":
+        print(catalogue())
+        return 0
+    if command not in ("run", "report", "all"):
+        raise ValueError(f"unknown command {command!r}: known are {COMMANDS}")
+    names = [name for name in rest[: first_flag(rest)] if command == "run"]
+    options, rest = parse(Options, rest[len(names) :], Options(), partly=True)
+    if command == "report":
+        refuse(rest)
+        require_writable(options.out)
+        print(write_page(EXPERIMENTS, options.out))
+        return 0
+    return run(names if command == "run" else list(EXPERIMENTS), options, rest)
+
+
+def run(names: list[str], options: Options, overrides: list[str]) -> int:
+    """Check every named experiment and its settings, then run them in turn."""
+    unknown = [name for name in names if name not in EXPERIMENTS]
+    if unknown or not names:
+        given = f"unknown experiment {unknown[0]!r}" if unknown else "no experiment named"
+        raise ValueError(f"{given}: known are {', '.join(EXPERIMENTS)} (names come before options)")
+    chosen = [EXPERIMENTS[name] for name in dict.fromkeys(names)]
+    configs = [configured(experiment, options, overrides) for experiment in chosen]
+    require_writable(options.out)
+    console, passed = Console(), True
+    for experiment, config in zip(chosen, configs, strict=True):
+        console.rule(f"{experiment.name}: {experiment.summary}", align="left")
+        folder, claims = run_experiment(experiment, config, options.out)
+        console.print(table(claims), f"{folder}/figure.svg", highlight=False)
+        passed &= all(claim.passed for claim in claims)
+    console.print(f"\nAll results: {write_page(EXPERIMENTS, options.out)}", highlight=False)
+    return 0 if passed else 1
+
+
+def configured(experiment: Experiment, options: Options, overrides: list[str]) -> Any:
+    """An experiment's settings from the command line, checked."""
+    base = experiment.config(**(experiment.quick if options.quick else {}))
+    config = parse(experiment.config, overrides, base, prog=f"python -m experiments run {experiment.name}")
+    experiment.check(config)
+    return config
+
+
+def parse(kind: type, args: list[str], default: Any, *, partly: bool = False, prog: str | None = None) -> Any:
+    """Let tyro read the arguments; its boxed complaint becomes a ValueError of one line.
+
+    `partly` returns what was read and the arguments that `kind` does not know.
+    """
+    complaint = io.StringIO()
+    try:
+        with redirect_stderr(complaint):
+            return tyro.cli(
+                kind, args=args, default=default, return_unknown_args=partly, add_help=not partly, prog=prog
+            )
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+        raise ValueError(one_line(complaint.getvalue())) from None
+
+
+def one_line(box: str) -> str:
+    """The first sentence of a boxed message."""
+    text = [line.strip("│ ").rstrip() for line in box.splitlines() if line.startswith("│")]
+    until = next((i for i, line in enumerate(text) if line.startswith("──")), len(text))
+    return re.sub(r"\s+", " ", " ".join(text[:until]))
+
+
+def refuse(rest: list[str]) -> None:
+    """ValueError for arguments that no one takes."""
+    if rest:
+        raise ValueError(f"unrecognised: {' '.join(rest)}")
+
+
+def first_flag(args: list[str]) -> int:
+    """Where the options begin."""
+    return next((i for i, arg in enumerate(args) if arg.startswith("-")), len(args))
+
+
+def table(claims: list[Claim]) -> Table:
+    """Claims beside what was measured."""
+    grid = Table("claim", "expected", "measured", "verdict", expand=True)
+    colours = {"holds": "green", "refuted": "green", "FAILS": "bold red", "not judged": "dim"}
+    for claim in claims:
+        verdict = f"[{colours[claim.verdict]}]{claim.verdict}[/]"
+        grid.add_row(f"{claim.id}  {escape(claim.statement)}", escape(claim.expected), escape(claim.measured), verdict)
+    return grid
+
+
+def catalogue() -> str:
+    """Names and summaries."""
+    return "\n".join(f"{name:10} {experiment.summary}" for name, experiment in EXPERIMENTS.items())
+
+
+def use_every_core() -> None:
+    """One JAX CPU device a core, over which sweeps spread their runs."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    jax.config.update("jax_num_cpu_devices", cores)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("stopped; finished pieces are kept and will be reused", file=sys.stderr)
+        sys.exit(130)

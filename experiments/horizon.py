@@ -1,0 +1,170 @@
+"""How far back does the gradient reach, before training and after it?
+
+Source   lecture, the gradient read back at T = 50 (C4), in its configuration: every array uniform, forget bias 2
+Command  python -m experiments run horizon
+Time     about 2 minutes on 2 CPU cores, with compilation
+Expect   after training, the RNN's gradient is 1e-7 or less at step 1; the LSTM's forget-gate product is 1e-4 or more,
+         and 0.04 to 0.1 where it solved the task; there its total gradient rises again towards step 1, where the
+         symbol is written
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+
+import seqjax
+from experiments.claims import claim
+from experiments.models import CELLS, SOLVED, Training, check_training, recall_recipe, require_known, without
+from seqjax.core import Cell
+from seqjax.progress import progress_bar
+from seqjax.report import Claim, Experiment
+from seqjax.report.style import COLOURS, NAMES, label_ends, panels
+from seqjax.sweep import gather, plan_for, seed_keys, spread
+
+MOMENTS = {"initial": "At initialisation", "trained": "After training on recall"}
+GATES = tuple("hifgorzn")
+PROBE = 2024  # seed of the sequences whose gradients are read
+RATIO = 1e6  # what an independent reproduction found at the least
+
+
+@dataclass(frozen=True)
+class Config(Training):
+    """Settings; the defaults are the source's."""
+
+    cells: tuple[str, ...] = ("rnn", "rnn-uniform", "lstm", "gru")
+    length: int = 50
+    examples: int = 2000
+
+
+def check(config: Config) -> None:
+    """ValueError for settings that cannot be run."""
+    require_known("cells", config.cells, CELLS)
+    check_training(config)
+    if isinstance(config.length, bool) or config.length < 4:
+        raise ValueError(f"length must be at least 4 to fit a decay, got {config.length}")
+
+
+def run(config: Config, point: Any) -> Any:
+    """Train every cell and read its gradients before and after; dims cell, moment, path, seed, lag, gate."""
+    settings = without(config, "cells")
+    parts = [point(partial(measure, config, cell), cell=cell, **settings) for cell in config.cells]
+    return gather(parts, {"cell": config.cells})
+
+
+def measure(config: Config, name: str) -> xr.Dataset:
+    """One cell, every seed: gradients by lag (the mean norm over sequences), their decay, spectra and score."""
+    recipe, cell = recall_recipe(name, config.length, config), CELLS[name]
+    numbers, keys = seed_keys(config.seeds)
+    with progress_bar(f"horizon: {name} at T = {config.length}") as show:
+        states, _ = seqjax.train_many(recipe, keys, progress=show)
+    params = {"initial": seqjax.begin_many(recipe, keys).params, "trained": states.params}
+    total = {moment: norms(recipe, cell, config, params[moment]) for moment in MOMENTS}
+    direct = {moment: norms(recipe, seqjax.direct_path(cell), config, params[moment]) for moment in MOMENTS}
+    gradient = np.array([[path[moment].mean(1) for path in (total, direct)] for moment in MOMENTS])
+    factor = np.array([[seqjax.fit_decay(seed).factor for seed in total[moment]] for moment in MOMENTS])
+    radius, sigma = np.moveaxis(
+        [[blocks(cell, params[moment], seed) for seed in range(len(numbers))] for moment in MOMENTS], -1, 0
+    )
+    scores = [float(seqjax.evaluate(recipe, at(states.params, seed), keys[seed])) for seed in range(len(numbers))]
+    return xr.Dataset(
+        {
+            "gradient": (("moment", "path", "seed", "lag"), gradient),
+            "factor": (("moment", "seed"), factor),
+            "spectral_radius": (("moment", "seed", "gate"), radius),
+            "sigma_max": (("moment", "seed", "gate"), sigma),
+            "score": ("seed", scores),
+        },
+        {
+            "moment": list(MOMENTS),
+            "path": ["total", "direct"],
+            "seed": numbers,
+            "lag": np.arange(config.length),
+            "gate": list(GATES),
+        },
+    )
+
+
+def norms(recipe: seqjax.Recipe, cell: Cell, config: Config, params: Any) -> np.ndarray:
+    """‖dL/ds_t‖ of the probe sequences over the whole carry, [S, examples, lag]."""
+    examples = recipe.task.held_out(jax.random.key(PROBE), config.examples)
+    net = seqjax.network(cell, inputs="onehot", readout="last")
+    profile = spread(
+        lambda p: seqjax.gradient_profile(net, p, examples.xs, examples.targets).whole[0], plan_for(config.seeds)
+    )
+    return np.asarray(jax.jit(profile)(params), np.float64)
+
+
+def at(tree: Any, seed: int) -> Any:
+    """One seed's part of a tree of [S, ...] arrays."""
+    return jax.tree.map(lambda a: a[seed], tree)
+
+
+def blocks(cell: Cell, params: Any, seed: int) -> np.ndarray:
+    """Spectral radius and σ_max of every gate's recurrent block, [gate, 2]; NaN for gates the cell lacks."""
+    found = seqjax.recurrent_blocks(cell, at(params, seed).body[0].forward)
+    return np.array([[found[g].spectral_radius, found[g].sigma_max] if g in found else [np.nan] * 2 for g in GATES])
+
+
+def relative(dataset: Any, cell: str, path: str, moment: str = "trained") -> np.ndarray:
+    """Gradient by lag against one step back, where it has entered the memory: [S, lag >= 1]."""
+    lines = dataset.gradient.sel(cell=cell, moment=moment, path=path).values[:, 1:]
+    return lines / np.where(lines[:, :1] > 0, lines[:, :1], np.nan)
+
+
+def claims(config: Config, dataset: Any) -> list[Claim]:
+    """C4: the forget-gate product keeps what the plain unit's product of Jacobians loses."""
+    if not {"rnn-uniform", "lstm"} <= set(config.cells):
+        return []
+    gates, plain = (
+        relative(dataset, cell, path)[:, -1] for cell, path in (("lstm", "direct"), ("rnn-uniform", "total"))
+    )
+    total = relative(dataset, "lstm", "total")[:, -1]
+    solved = dataset.score.sel(cell="lstm").values > SOLVED
+    ratio = np.median(gates) / np.median(plain)
+    note = f"{solved.sum()} of {len(solved)} LSTM seeds solved recall"
+    if solved.any():
+        note += (
+            f": {np.median(gates[solved]):.2g} along their gates, {np.median(total[solved]):.2g} in total, which rises "
+        )
+        note += "again towards step 1, where the symbol is written"
+    measured = (
+        f"ratio {ratio:.1e}: {np.median(gates):.1e} against {np.median(plain):.1e}, medians of {len(plain)} seeds"
+    )
+    return [claim("C4", measured=measured, holds=ratio >= RATIO, note=note)]
+
+
+def figure(config: Config, dataset: Any) -> Any:
+    """Gradient against lag on a log axis, at initialisation and after training, with the LSTM's gate product."""
+    fig, both = panels(2, width=11, height=4.6, sharey=True)
+    lags = dataset.lag.values[1:]
+    for axes, (moment, title) in zip(both, MOMENTS.items(), strict=True):
+        ends = []
+        lines = [(cell, "total") for cell in config.cells] + ([("lstm", "direct")] if "lstm" in config.cells else [])
+        for cell, path in lines:
+            curves, style = relative(dataset, cell, path, moment), {"total": "-", "direct": "--"}[path]
+            median = np.median(curves, axis=0)
+            axes.plot(lags, curves.T, style, color=COLOURS[cell], alpha=0.3, linewidth=1)
+            axes.plot(lags, median, style, color=COLOURS[cell], linewidth=2.2)
+            ends.append((median[-1], NAMES[cell] if path == "total" else "LSTM, forget\ngates only", COLOURS[cell]))
+        axes.set(yscale="log", xlim=(1, lags[-1]), title=title, xlabel="steps back from the loss")
+        axes.grid(axis="y", color="#e5e5e5")
+        if moment == "trained":
+            label_ends(axes, ends, gap=0.085)
+    both[0].set_ylabel("gradient reaching the state, ‖dL/ds‖,\nrelative to one step back")
+    return fig
+
+
+EXPERIMENT = Experiment(
+    name="horizon",
+    summary="How far back does the gradient reach, before training and after it?",
+    config=Config,
+    quick={"length": 20, "seeds": 2, "updates": 100, "examples": 200},
+    run=run,
+    claims=claims,
+    figure=figure,
+    check=check,
+)

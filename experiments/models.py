@@ -1,0 +1,66 @@
+"""The units as the recall experiments train them, and the settings of a training.
+
+The lecture does not print its initialisers. An independent search found those that give its figures: a plain RNN with
+an orthogonal recurrent matrix and inputs of unit scale, an LSTM with every array uniform and forget bias 2.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import seqjax
+from seqjax.core import require_sizes
+from seqjax.init import Bias, InputGaussian, Orthogonal, with_init
+from seqjax.network import gaussian_head, uniform_head
+
+STANDARD = (Orthogonal(gain=1.0), InputGaussian(variance=1.0), Bias(0.0))
+CELLS = {
+    "rnn": with_init(seqjax.rnn(), *STANDARD),
+    "rnn-uniform": seqjax.rnn(),
+    "lstm": seqjax.lstm(forget_bias=2.0),
+    "gru": seqjax.gru(keep_bias=2.0),
+}
+HEADS = {name: gaussian_head if name == "rnn" else uniform_head for name in CELLS}
+SIZES = ("seeds", "hidden", "updates", "batch", "examples")
+SOLVED = 0.99  # accuracy above this is solved
+
+
+@dataclass(frozen=True)
+class Training:
+    """Settings of every training; the defaults are the lecture's, on recall."""
+
+    seeds: int = 4
+    hidden: int = 32
+    updates: int = 1500
+    batch: int = 64
+    learning_rate: float = 3e-3
+
+
+def check_training(config: Training) -> None:
+    """ValueError for sizes below 1 or a learning rate that is not above 0."""
+    require_sizes(**{name: value for name, value in asdict(config).items() if name in SIZES})
+    if not config.learning_rate > 0:
+        raise ValueError(f"learning_rate must be above 0, got {config.learning_rate}")
+
+
+def require_known(name: str, given: tuple[str, ...], known: Any) -> None:
+    """ValueError unless `given` is a non-empty selection, without repeats, of the known names."""
+    unknown = [value for value in given if value not in known]
+    if unknown or not given or len(set(given)) < len(given):
+        raise ValueError(f"{name} must be some of {', '.join(known)}, each once, got {', '.join(given) or 'none'}")
+
+
+def without(config: Any, *names: str) -> dict[str, Any]:
+    """Every setting but those named: what identifies a piece of work that does not depend on them."""
+    return {name: value for name, value in asdict(config).items() if name not in names}
+
+
+def recall_recipe(cell: str, length: int, config: Training) -> seqjax.Recipe:
+    """One unit on first-symbol recall."""
+    return seqjax.Recipe(
+        seqjax.network(CELLS[cell], inputs="onehot", readout="last", head=HEADS[cell]),
+        seqjax.tasks.recall(length=length),
+        hidden=config.hidden,
+        updates=config.updates,
+        batch=config.batch,
+        optimizer=seqjax.adam(config.learning_rate),
+    )

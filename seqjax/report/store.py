@@ -1,0 +1,191 @@
+"""Results on disk: finished pieces and finished runs, written aside and renamed, so that none is ever half there.
+
+runs/<experiment>/points/<hash>.nc    one finished piece of work
+runs/<experiment>/<hash>/             config.json, result.nc, claims.json, figure.svg, figure.png, environment.json
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import xarray as xr
+
+from seqjax.report.experiment import Claim, Experiment
+
+FILES = ("config.json", "result.nc", "claims.json", "figure.svg", "figure.png", "environment.json")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, as read back from its folder."""
+
+    folder: Path
+    config: dict[str, Any]
+    claims: list[Claim]
+    environment: dict[str, Any]
+
+
+def fingerprint(experiment: Experiment, content: Any) -> str:
+    """A short hash of what determines a result: the experiment, its version, and its settings or coordinates."""
+    text = json.dumps([experiment.name, experiment.version, content], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@contextmanager
+def aside(path: Path):
+    """Yield a sibling path to write to; what was written replaces `path` only if nothing went wrong."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield draft
+        discard(path)
+        os.replace(draft, path)
+    finally:
+        discard(draft)
+
+
+def discard(path: Path) -> None:
+    """Remove a folder, or leave a file for `os.replace` to overwrite."""
+    if path.is_dir():
+        shutil.rmtree(path)
+
+
+def require_writable(out: Path) -> None:
+    """Make the folder `out`; ValueError where it cannot be made or written to."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=out).close()
+    except OSError as error:
+        raise ValueError(f"--out {out} cannot be written to ({error.strerror}): choose a folder that can") from None
+
+
+def points(experiment: Experiment, out: Path, seconds: list[float]) -> Callable[..., xr.Dataset]:
+    """The `point` function of an experiment: compute a piece once, and read it back ever after.
+
+    What each piece took when it was computed is appended to `seconds`.
+    """
+
+    def point(compute: Callable[[], xr.Dataset], **coordinates: Any) -> xr.Dataset:
+        path = out / experiment.name / "points" / f"{fingerprint(experiment, coordinates)}.nc"
+        stored = read_dataset(path)
+        if stored is None:
+            began = time.monotonic()
+            stored = compute().load()
+            stored.attrs["seconds"] = time.monotonic() - began
+            with aside(path) as draft:
+                stored.to_netcdf(draft, engine="netcdf4")
+        seconds.append(float(stored.attrs["seconds"]))
+        return stored
+
+    return point
+
+
+def read_dataset(path: Path) -> xr.Dataset | None:
+    """A stored dataset; None where there is none, and with a warning where it cannot be read."""
+    if not path.exists():
+        return None
+    try:
+        with xr.open_dataset(path, engine="netcdf4") as dataset:
+            return dataset.load()
+    except Exception as error:  # whatever a damaged file makes the reader raise
+        warnings.warn(f"{path} cannot be read and is computed again ({error})", stacklevel=2)
+        path.unlink()
+        return None
+
+
+def write_run(
+    experiment: Experiment,
+    config: Any,
+    dataset: xr.Dataset,
+    claims: list[Claim],
+    figure: Any,
+    seconds: float,
+    out: Path,
+) -> Path:
+    """Write a finished run's folder in one move; an earlier one of the same settings is replaced."""
+    folder = out / experiment.name / fingerprint(experiment, asdict(config))
+    with aside(folder) as draft:
+        draft.mkdir()
+        write_json(draft / "config.json", asdict(config))
+        dataset.to_netcdf(draft / "result.nc", engine="netcdf4")
+        write_json(draft / "claims.json", [asdict(claim) for claim in claims])
+        figure.savefig(draft / "figure.svg")
+        figure.savefig(draft / "figure.png", dpi=150)
+        write_json(draft / "environment.json", environment(seconds))
+    return folder
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Indented UTF-8."""
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def environment(seconds: float) -> dict[str, Any]:
+    """Where and when a run was made."""
+    packages = ("seqjax", "jax", "jaxlib", "optax", "numpy")
+    return {
+        "finished": datetime.now(UTC).isoformat(timespec="microseconds"),
+        "seconds": round(seconds, 1),
+        "device": f"{jax.local_device_count()} x {jax.devices()[0].device_kind}",
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": sys.version.split()[0],
+        "versions": {name: version(name) for name in packages},
+        "commit": commit(),
+    }
+
+
+def version(name: str) -> str:
+    """An installed distribution's version."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def commit() -> str | None:
+    """The git commit of this source tree, marked where it has changes; None outside a checkout."""
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12", "--match="]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def read_runs(out: Path) -> list[Run]:
+    """Every finished run under `out`, newest first; folders that cannot be read are named in a warning."""
+    runs = []
+    for folder in sorted(path for path in out.glob("*/*") if path.is_dir() and path.name != "points"):
+        if folder.name.startswith("."):
+            continue
+        try:
+            runs.append(read_run(folder))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            warnings.warn(f"{folder} cannot be read and is left out ({error})", stacklevel=2)
+    return sorted(runs, key=lambda run: run.environment["finished"], reverse=True)
+
+
+def read_run(folder: Path) -> Run:
+    """A run's folder; ValueError where a file is missing."""
+    missing = [name for name in FILES if not (folder / name).is_file()]
+    if missing:
+        raise ValueError(f"{', '.join(missing)} missing")
+    config, claims, where = (
+        json.loads((folder / f).read_text(encoding="utf-8")) for f in (FILES[0], FILES[2], FILES[5])
+    )
+    return Run(folder, config, [Claim(**claim) for claim in claims], where)

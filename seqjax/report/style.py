@@ -1,0 +1,75 @@
+"""How figures look: colours told apart by everyone, every seed visible, labels beside the lines they name."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from itertools import pairwise
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, safe for colour-blind readers.
+COLOURS = {
+    "rnn": "#D55E00",
+    "rnn-uniform": "#E69F00",
+    "lstm": "#0072B2",
+    "gru": "#009E73",
+    "bigru": "#CC79A7",
+}
+NAMES = {
+    "rnn": "tanh RNN",
+    "rnn-uniform": "tanh RNN,\nuniform start",
+    "lstm": "LSTM",
+    "gru": "GRU",
+    "bigru": "bidirectional GRU",
+}
+GREY = "#666666"
+RULES = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 11,
+    "svg.hashsalt": "seqjax",
+    "svg.fonttype": "none",
+}
+
+
+def styled() -> AbstractContextManager[None]:
+    """The settings under which figures are drawn and saved."""
+    return matplotlib.rc_context(RULES)
+
+
+def panels(columns: int, *, width: float = 9, height: float = 4, **options: Any) -> tuple[Figure, Sequence[Axes]]:
+    """A figure with a row of axes, without pyplot and so without global state."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(1, columns, squeeze=False, **options)[0]
+
+
+def level(axes: Axes, y: float, text: str) -> None:
+    """A dashed horizontal line with its name on it, at the left."""
+    axes.axhline(y, color=GREY, linewidth=1, linestyle="--", zorder=1)
+    axes.annotate(
+        text,
+        (0.01, y),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 2),
+        textcoords="offset points",
+        color=GREY,
+        fontsize=9,
+    )
+
+
+def label_ends(axes: Axes, labels: Sequence[tuple[float, str, str]], *, gap: float = 0.06) -> None:
+    """Name lines beside their right ends, (y, text, colour), moved apart by at least `gap` of the height."""
+    transform = axes.transData + axes.transAxes.inverted()
+    heights = [float(transform.transform((axes.get_xlim()[1], y))[1]) for y, _, _ in labels]
+    order = np.argsort(heights)
+    placed = np.array(heights)
+    for before, after in pairwise(order):
+        placed[after] = max(placed[after], placed[before] + gap)
+    for height, (_, text, colour) in zip(placed, labels, strict=True):
+        axes.annotate(text, (1.01, min(height, 1.02)), xycoords="axes fraction", color=colour, va="center", fontsize=9)
