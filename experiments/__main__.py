@@ -70,9 +70,9 @@ def run(names: list[str], options: Options, overrides: list[str]) -> int:
     console, passed = Console(), True
     for experiment, config in zip(chosen, configs, strict=True):
         console.rule(f"{experiment.name}: {experiment.summary}", align="left")
-        folder, claims = run_experiment(experiment, config, options.out)
-        console.print(table(claims), f"{folder}/figure.svg", highlight=False)
-        passed &= all(claim.passed for claim in claims)
+        done = run_experiment(experiment, config, options.out)
+        console.print(numbers(done.table), judgements(done.claims), f"{done.folder}/figure.svg", highlight=False)
+        passed &= all(claim.passed for claim in done.claims)
     console.print(f"\nAll results: {write_page(EXPERIMENTS, options.out)}", highlight=False)
     return 0 if passed else 1
 
@@ -120,9 +120,17 @@ def first_flag(args: list[str]) -> int:
     return next((i for i, arg in enumerate(args) if arg.startswith("-")), len(args))
 
 
-def table(claims: list[Claim]) -> Table:
+def numbers(rows: list[dict[str, str]]) -> Table:
+    """What was measured."""
+    grid = Table(*(rows[0] if rows else ()))
+    for row in rows:
+        grid.add_row(*map(escape, row.values()))
+    return grid
+
+
+def judgements(claims: list[Claim]) -> Table:
     """Claims beside what was measured."""
-    grid = Table("claim", "expected", "measured", "verdict", expand=True)
+    grid = Table("claim", "expected", "measured", "verdict", expand=True, show_lines=True)
     colours = {"holds": "green", "refuted": "green", "FAILS": "bold red", "not judged": "dim"}
     for claim in claims:
         verdict = f"[{colours[claim.verdict]}]{claim.verdict}[/]"

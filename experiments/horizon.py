@@ -22,10 +22,10 @@ from experiments.models import CELLS, SOLVED, Training, check_training, recall_r
 from seqjax.core import Cell
 from seqjax.progress import progress_bar
 from seqjax.report import Claim, Experiment
-from seqjax.report.style import COLOURS, NAMES, label_ends, panels
+from seqjax.report.style import COLOURS, GREY, NAMES, label_ends, panels
 from seqjax.sweep import gather, plan_for, seed_keys, spread
 
-MOMENTS = {"initial": "At initialisation", "trained": "After training on recall"}
+MOMENTS = {"initial": "At initialisation", "trained": "After training"}
 GATES = tuple("hifgorzn")
 PROBE = 2024  # seed of the sequences whose gradients are read
 RATIO = 1e6  # what an independent reproduction found at the least
@@ -115,6 +115,12 @@ def relative(dataset: Any, cell: str, path: str, moment: str = "trained") -> np.
     return lines / np.where(lines[:, :1] > 0, lines[:, :1], np.nan)
 
 
+def median(values: np.ndarray) -> np.ndarray:
+    """Over seeds, of the logarithm, as geometric decay asks for; 0 where a gradient has underflowed."""
+    with np.errstate(divide="ignore"):
+        return np.exp(np.median(np.log(values), axis=0))
+
+
 def claims(config: Config, dataset: Any) -> list[Claim]:
     """C4: the forget-gate product keeps what the plain unit's product of Jacobians loses."""
     if not {"rnn-uniform", "lstm"} <= set(config.cells):
@@ -124,17 +130,33 @@ def claims(config: Config, dataset: Any) -> list[Claim]:
     )
     total = relative(dataset, "lstm", "total")[:, -1]
     solved = dataset.score.sel(cell="lstm").values > SOLVED
-    ratio = np.median(gates) / np.median(plain)
+    ratio = median(gates) / median(plain)
     note = f"{solved.sum()} of {len(solved)} LSTM seeds solved recall"
     if solved.any():
-        note += (
-            f": {np.median(gates[solved]):.2g} along their gates, {np.median(total[solved]):.2g} in total, which rises "
-        )
+        note += f": {median(gates[solved]):.2g} along their gates, {median(total[solved]):.2g} in total, which rises "
         note += "again towards step 1, where the symbol is written"
-    measured = (
-        f"ratio {ratio:.1e}: {np.median(gates):.1e} against {np.median(plain):.1e}, medians of {len(plain)} seeds"
-    )
+    measured = f"ratio {ratio:.1e}: {median(gates):.1e} against {median(plain):.1e}, medians of {len(plain)} seeds"
     return [claim("C4", measured=measured, holds=ratio >= RATIO, note=note)]
+
+
+def table(config: Config, dataset: Any) -> list[dict[str, str]]:
+    """Fitted decay, horizon and spectra, as medians over seeds; the largest gate block stands for a cell's spectra."""
+    rows = []
+    for cell in config.cells:
+        for moment in MOMENTS:
+            at = dataset.sel(cell=cell, moment=moment)
+            factor = at.factor.values
+            rows.append(
+                {
+                    "cell": cell,
+                    "when": moment,
+                    "per-step factor": f"{np.median(factor):.3f} ({factor.min():.3f} to {factor.max():.3f})",
+                    "steps to 1e-6": f"{np.median([seqjax.horizon(f) for f in factor]):.0f}",
+                    "spectral radius": f"{float(at.spectral_radius.max('gate').median('seed')):.2f}",
+                    "σ_max": f"{float(at.sigma_max.max('gate').median('seed')):.2f}",
+                }
+            )
+    return rows
 
 
 def figure(config: Config, dataset: Any) -> Any:
@@ -146,14 +168,16 @@ def figure(config: Config, dataset: Any) -> Any:
         lines = [(cell, "total") for cell in config.cells] + ([("lstm", "direct")] if "lstm" in config.cells else [])
         for cell, path in lines:
             curves, style = relative(dataset, cell, path, moment), {"total": "-", "direct": "--"}[path]
-            median = np.median(curves, axis=0)
+            middle = median(curves)
             axes.plot(lags, curves.T, style, color=COLOURS[cell], alpha=0.3, linewidth=1)
-            axes.plot(lags, median, style, color=COLOURS[cell], linewidth=2.2)
-            ends.append((median[-1], NAMES[cell] if path == "total" else "LSTM, forget\ngates only", COLOURS[cell]))
+            axes.plot(lags, middle, style, color=COLOURS[cell], linewidth=2.2)
+            name = NAMES[cell] if path == "total" else "LSTM, forget\ngates only"
+            ends += [(last, name, COLOURS[cell]) for last in middle[middle > 0][-1:]]
         axes.set(yscale="log", xlim=(1, lags[-1]), title=title, xlabel="steps back from the loss")
         axes.grid(axis="y", color="#e5e5e5")
         if moment == "trained":
             label_ends(axes, ends, gap=0.085)
+    both[1].set_title(f"{config.seeds} seeds, median bold", loc="right", color=GREY, fontsize=9)
     both[0].set_ylabel("gradient reaching the state, ‖dL/ds‖,\nrelative to one step back")
     return fig
 
@@ -165,6 +189,7 @@ EXPERIMENT = Experiment(
     quick={"length": 20, "seeds": 2, "updates": 100, "examples": 200},
     run=run,
     claims=claims,
+    table=table,
     figure=figure,
     check=check,
 )

@@ -110,6 +110,13 @@ def long_memory(dataset: Any) -> list[Claim]:
     ]
 
 
+def table(config: Config, dataset: Any) -> list[dict[str, str]]:
+    """Seeds solved, of those run, with 95% Wilson intervals."""
+    rates = {cell: [share(dataset, cell, length, solved) for length in config.lengths] for cell in config.cells}
+    heads = [f"T = {length}" for length in config.lengths]
+    return [{"cell": cell, **dict(zip(heads, map(str, row), strict=True))} for cell, row in rates.items()]
+
+
 def figure(config: Config, dataset: Any) -> Any:
     """Success rate against T, and the accuracy of every seed."""
     fig, (left, right) = panels(2, width=10)
@@ -144,6 +151,7 @@ EXPERIMENT = Experiment(
     quick={"lengths": (5, 10), "seeds": 2, "updates": 200, "examples": 500},
     run=run,
     claims=claims,
+    table=table,
     figure=figure,
     check=check,
 )

@@ -20,7 +20,7 @@ from experiments.claims import claim
 from experiments.models import STANDARD, Training, check_training, require_known, without
 from seqjax.init import with_init
 from seqjax.report import Claim, Experiment
-from seqjax.report.style import COLOURS, NAMES, level, panels
+from seqjax.report.style import COLOURS, NAMES, label_ends, level, panels
 from seqjax.sweep import gather
 from seqjax.tasks import japanese_vowels, vowels
 
@@ -79,15 +79,27 @@ def run(config: Config, point: Any) -> Any:
 def claims(config: Config, dataset: Any) -> list[Claim]:
     """V1: a recurrent model reaches the goal; a failed seed counts as 0."""
     means = dataset.score.fillna(0).mean("seed")
-    best = str(means.model.values[int(means.argmax())])
+    best = str(means.model.values[int(means.values.argmax())])
     spread = float(dataset.score.fillna(0).sel(model=best).std("seed", ddof=1)) if config.seeds > 1 else float("nan")
     measured = f"{NAMES[best]}: {float(means.max()):.4f} (sd {spread:.4f} over {config.seeds} seeds)"
     return [claim("V1", measured=measured, holds=means.max() >= GOAL)]
 
 
+def table(config: Config, dataset: Any) -> list[dict[str, str]]:
+    """Test accuracy over seeds."""
+    rows = []
+    for model in config.models:
+        scores = dataset.score.sel(model=model).fillna(0).values
+        spread = f"{scores.std(ddof=1):.4f}" if len(scores) > 1 else "-"
+        ends = f"{scores.min():.4f} to {scores.max():.4f}"
+        rows.append({"model": NAMES[model], "mean accuracy": f"{scores.mean():.4f}", "sd": spread, "range": ends})
+    return rows
+
+
 def figure(config: Config, dataset: Any) -> Any:
     """Test accuracy of every seed, and the loss on the way there."""
-    fig, (left, right) = panels(2, width=10)
+    fig, (left, right) = panels(2, width=11)
+    ends = []
     for place, model in enumerate(config.models):
         scores = dataset.score.sel(model=model).values
         jitter = np.linspace(-0.12, 0.12, len(scores)) if len(scores) > 1 else np.zeros(1)
@@ -98,16 +110,18 @@ def figure(config: Config, dataset: Any) -> Any:
         )
         losses = dataset.loss.sel(model=model).values
         right.plot(losses.T, color=COLOURS[model], alpha=0.15, linewidth=0.8)
-        right.plot(np.nanmedian(losses, axis=0), color=COLOURS[model], linewidth=1.8, label=NAMES[model])
+        middle = np.nanmedian(losses, axis=0)
+        right.plot(middle, color=COLOURS[model], linewidth=1.8)
+        ends.append((middle[-20:].mean(), NAMES[model], COLOURS[model]))
     left.set_xticks(range(len(config.models)), [NAMES[model].replace(" ", "\n", 1) for model in config.models])
     left.set(xlim=(-0.5, len(config.models) - 0.2), ylabel="accuracy on 370 test utterances")
-    left.set_title(f"Every seed, and the mean of {config.seeds}")
+    left.set_title(f"Every seed, and the mean of {config.seeds} (chance: {vowels().chance:.2f})")
     level(left, GOAL, "0.97")
     left.margins(y=0.15)
     right.set(yscale="log", xlabel="update", ylabel="training loss of a batch, nats", xlim=(0, config.updates))
     right.set_title("Loss on the way (every seed; median bold)")
     level(right, vowels().chance_loss, "a guess, ln 9")
-    right.legend(frameon=False)
+    label_ends(right, ends)
     return fig
 
 
@@ -118,6 +132,7 @@ EXPERIMENT = Experiment(
     quick={"seeds": 2, "updates": 40, "hidden": 16},
     run=run,
     claims=claims,
+    table=table,
     figure=figure,
     check=check,
 )

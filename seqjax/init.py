@@ -78,6 +78,7 @@ class Gaussian:
         return per_gate(key, cell, params, self.block)
 
     def block(self, key: Array, H: int) -> Array:
+        """One gate's draw [H, H]."""
         W = jax.random.normal(key, (H, H), jnp.float32) * H**-0.5
         if self.variance is not None:
             return W * jnp.sqrt(self.variance)

@@ -20,6 +20,7 @@ from oracle import (
     each_maker,
     generic,
     jiggle,
+    loop,
     random_mask,
     random_params,
     random_state,
@@ -37,11 +38,6 @@ NO_RESET = jnp.zeros((B, T), bool)
 def cast(tree, dtype):
     """The same tree in another dtype."""
     return jax.tree.map(lambda a: a.astype(dtype), tree)
-
-
-def part(tree, steps):
-    """The same steps of every array [B, T, ...]."""
-    return jax.tree.map(lambda a: a[:, steps], tree)
 
 
 @each_maker
@@ -75,14 +71,6 @@ def test_a_step_keeps_the_structure_shape_and_dtype_of_the_state(cell, dtype):
 
 
 @each_cell
-def test_a_step_is_update_after_recur(cell):
-    """A cell is its split: step(p, s, u) = update(p, s, u, recur(p, s))."""
-    params, state = random_params(cell), random_state(cell, random_params(cell))
-    u = cell.project(params, random_xs(D))
-    same(cell.step(params, state, u), cell.update(params, state, u, cell.recur(params, state)))
-
-
-@each_cell
 def test_start_gives_every_field_a_buffer_of_its_own(cell):
     """A state with aliased fields could not be donated."""
     start = cell.start(random_params(cell))
@@ -92,13 +80,22 @@ def test_start_gives_every_field_a_buffer_of_its_own(cell):
 
 
 @each_cell
+def test_a_run_equals_the_loop(cell):
+    """Every array of the trace, with holes in the mask and resets, from a given state."""
+    params, xs = random_params(cell), random_xs()
+    options = {"state": random_state(cell, params, B), "mask": random_mask(), "reset": ~random_mask(seed=8)}
+    (_, trace), _ = differentiated(cell)(params, xs, **options)
+    close(trace, loop(cell, params, xs, **options))
+
+
+@each_cell
 def test_the_first_steps_of_a_run_are_the_run_of_the_first_steps(cell):
     """Prefix property."""
     params, xs, mask = random_params(cell), random_xs(), random_mask()
     state = random_state(cell, params, B)
     (_, whole), _ = differentiated(cell)(params, xs, state, mask, NO_RESET)
     (_, first), _ = differentiated(cell)(params, xs[:, :3], state, mask[:, :3], NO_RESET[:, :3])
-    close(replace(first, final=None), part(replace(whole, final=None), slice(3)))
+    close(replace(first, final=None), jax.tree.map(lambda a: a[:, :3], replace(whole, final=None)))
 
 
 @each_cell
@@ -121,6 +118,29 @@ def test_padding_never_matters(cell, junk):
     close((got.ys[:, :n], got.final), (want.ys, want.final))
     close((to_params, to_xs[:, :n], to_state), wanted)
     assert all_zero((got.ys[:, n:], to_xs[:, n:]))
+
+
+@each_cell
+def test_length_0_leaves_the_state_alone(cell):
+    """Bit for bit, with zero outputs, the identity as gradient to the state and none to anything else."""
+    params, state = random_params(cell), random_state(cell, random_params(cell), B)
+    mask, nan = NO_RESET, jnp.full((B, T, D), jnp.nan)
+    (_, trace), (to_params, to_xs, to_state) = differentiated(cell)(params, nan, state, mask, ~NO_RESET)
+    same(trace.final, state)
+    assert all_zero((trace.ys, to_params, to_xs))
+    close(to_state, jax.grad(generic)(state), 1e-15)
+
+
+@each_cell
+def test_a_reset_clears_a_state_of_nan(cell):
+    """In values and in gradients, of which the state gets none: a `where`, not a product with zero."""
+    params = random_params(cell)
+    reset = NO_RESET.at[:, 0].set(True)
+    state = random_state(cell, params, B)
+    nan = jax.tree.map(lambda s: s * jnp.nan, state)
+    got, wanted = (differentiated(cell)(params, random_xs(), s, ~NO_RESET, reset) for s in (nan, state))
+    same(got, wanted)
+    assert all_zero(got[1][2])
 
 
 @each_cell

@@ -34,7 +34,6 @@ def affine(params: Any, inputs: str, hidden: str) -> Affine:
 
 CASES: dict[str, tuple[Callable[..., Any], Cell, tuple[str, str]]] = {
     "simple": (linen.SimpleCell, rnn(), ("i", "h")),
-    "relu": (partial(linen.SimpleCell, activation_fn=jax.nn.relu), rnn(activation="relu"), ("i", "h")),
     "lstm": (linen.LSTMCell, lstm(), ("ii if ig io", "hi hf hg ho")),
     "optimized lstm": (linen.OptimizedLSTMCell, lstm(), ("ii if ig io", "hi hf hg ho")),
     "gru": (linen.GRUCell, gru(), ("ir iz in", "hr hz hn")),

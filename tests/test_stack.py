@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis.extra.numpy import arrays
 from oracle import B, D, H, T, close, generic, jiggle, loop, random_mask, random_state, random_xs, same, stacked
 
-from seqjax import gru, init_stack, lstm, unroll_stack
+from seqjax import gru, init_stack, lstm, rnn, unroll_stack
 
 LSTM, XS, MASK = lstm(), random_xs(), random_mask()
 both_kinds = pytest.mark.parametrize("bidirectional", [False, True], ids=["forward", "bidirectional"])
@@ -57,17 +57,18 @@ def test_a_stack_is_its_layers_composed(cell, bidirectional):
 
 def test_gradients_of_every_layer_equal_those_of_the_loop():
     """To params, inputs and states, lower layers included."""
-    params, mask = random_stack(), MASK[:2, :4]
+    cell, mask = rnn(), MASK[:2, :4]
+    params = random_stack(cell)
 
     def fast(params, xs, states):
-        stack = unroll_stack(LSTM, params, xs, mask=mask, state=states)
+        stack = unroll_stack(cell, params, xs, mask=mask, state=states)
         return generic((stack.ys, stack.final))
 
     def slow(params, xs, states):
-        ys, traces = by_hand(LSTM, params, xs, mask=mask, state=states)
+        ys, traces = by_hand(cell, params, xs, mask=mask, state=states)
         return generic((ys, tuple(trace.final for trace in traces)))
 
-    args = params, XS[:2, :4], jax.tree.map(lambda a: a[:2], random_states(params))
+    args = params, XS[:2, :4], jax.tree.map(lambda a: a[:2], random_states(params, cell))
     close(jax.jit(jax.grad(fast, (0, 1, 2)))(*args), jax.grad(slow, (0, 1, 2))(*args))
 
 

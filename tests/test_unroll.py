@@ -18,8 +18,6 @@ from oracle import (
     both_directions,
     close,
     differentiated,
-    each_cell,
-    generic,
     loop,
     loss_of,
     random_mask,
@@ -47,25 +45,20 @@ def prefix(lengths):
     return np.arange(T) < np.asarray(lengths)[:, None]
 
 
-@each_cell
 @both_directions
 @few
 @given(mask=flags, reset=flags)
-def test_any_mask_and_any_reset_equal_the_loop(cell, reverse, mask, reset):
+def test_any_mask_and_any_reset_equal_the_loop(reverse, mask, reset):
     """Every array of the trace, from a given state."""
-    params = random_params(cell)
-    options = {"mask": mask, "reset": reset, "state": random_state(cell, params, B), "reverse": reverse}
-    close(unroll(cell, params, XS, **options), loop(cell, params, XS, **options))
+    options = {"mask": mask, "reset": reset, "state": STATE, "reverse": reverse}
+    close(unroll(LSTM, PARAMS, XS, **options), loop(LSTM, PARAMS, XS, **options))
 
 
-@each_cell
-def test_gradients_equal_those_of_the_loop(cell):
+def test_gradients_equal_those_of_the_loop():
     """To params, inputs and state, with holes full of NaN, which the loop never looks at."""
-    params, mask = random_params(cell), MASK[:, :3]
-    holed = jnp.where(mask[..., None], XS[:, :3], jnp.nan)
-    args = params, holed, random_state(cell, params, B), mask, RESET[:, :3]
-    _, grads = differentiated(cell)(*args)
-    wanted, _ = jax.grad(loss_of(partial(loop, cell)), (0, 1, 2), has_aux=True)(*args)
+    args = PARAMS, jnp.where(MASK[..., None], XS, jnp.nan), STATE, MASK, RESET
+    _, grads = differentiated(LSTM)(*args)
+    wanted, _ = jax.grad(loss_of(partial(loop, LSTM)), (0, 1, 2), has_aux=True)(*args)
     close(grads, wanted)
 
 
@@ -77,17 +70,6 @@ def test_lengths_are_the_mask_of_a_prefix(lengths):
     trace = unroll(LSTM, PARAMS, padded, lengths=lengths)
     same(trace, unroll(LSTM, PARAMS, XS, mask=prefix(lengths)))
     np.testing.assert_array_equal(trace.mask, prefix(lengths))
-
-
-@each_cell
-def test_length_0_leaves_the_state_alone(cell):
-    """Bit for bit, with zero outputs, the identity as gradient to the state and none to anything else."""
-    params, state = random_params(cell), random_state(cell, random_params(cell), B)
-    mask, nan = NO_RESET, jnp.full_like(XS, jnp.nan)
-    (_, trace), (to_params, to_xs, to_state) = differentiated(cell)(params, nan, state, mask, ~NO_RESET)
-    same(trace.final, state)
-    assert all_zero((trace.ys, to_params, to_xs))
-    close(to_state, jax.grad(generic)(state), 1e-15)
 
 
 def test_length_0_beside_other_lengths():
@@ -146,25 +128,11 @@ def test_layout_of_every_field(batch, steps):
             same(trace.final, state)
 
 
-@each_cell
 @both_directions
-def test_no_state_is_the_start_of_the_cell(cell, reverse):
-    """Bit for bit."""
-    params = random_params(cell)
-    start = jax.tree.map(lambda s: jnp.stack([s] * B), cell.start(params))
-    same(unroll(cell, params, XS, reverse=reverse), unroll(cell, params, XS, state=start, reverse=reverse))
-
-
-@each_cell
-def test_a_reset_clears_a_state_of_nan(cell):
-    """In values and in gradients, of which the state gets none: a `where`, not a product with zero."""
-    params = random_params(cell)
-    reset = NO_RESET.at[:, 0].set(True)
-    state = random_state(cell, params, B)
-    nan = jax.tree.map(lambda s: s * jnp.nan, state)
-    got, wanted = (differentiated(cell)(params, XS, s, ~NO_RESET, reset) for s in (nan, state))
-    same(got, wanted)
-    assert all_zero(got[1][2])
+def test_no_state_is_the_start_of_the_cell(reverse):
+    """Zeros, bit for bit."""
+    run = partial(unroll, LSTM, PARAMS, XS, lengths=[2, T, 0, 1], reverse=reverse)
+    same(run(), run(state=jax.tree.map(jnp.zeros_like, STATE)))
 
 
 def test_a_masked_step_never_looks_at_its_state():

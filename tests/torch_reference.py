@@ -37,7 +37,7 @@ def reference(case: str, seed: int) -> Arrays:
     options = options | {"bidirectional": bidirectional, "batch_first": True, "dtype": torch.float64}
     module = getattr(torch.nn, name)(D, H, layers, **options)
     rng = np.random.default_rng([seed, CASES.index(case)])
-    low = {name: 0.1 if "bias" in name else -0.7 for name in module.state_dict()}  # biases that keep every ReLU in play
+    low = {name: 0.1 if "bias" in name else -0.7 for name in module.state_dict()}  # no dead ReLU layers
     weights = {f"weight/{name}": rng.uniform(low[name], 0.7, p.shape) for name, p in module.state_dict().items()}
     module.load_state_dict({key.removeprefix("weight/"): torch.tensor(weight) for key, weight in weights.items()})
     directions, states = 1 + bidirectional, "hc" if kind == "lstm" else "h"

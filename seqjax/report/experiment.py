@@ -53,6 +53,7 @@ class Experiment:
     quick: Mapping[str, Any]  # settings that run in seconds
     run: Callable[[Any, Callable[..., Any]], Any]  # (config, point) -> xarray.Dataset
     claims: Callable[[Any, Any], list[Claim]]  # (config, dataset) -> claims that its data can speak to
+    table: Callable[[Any, Any], list[dict[str, str]]]  # (config, dataset) -> the numbers, a row a dict
     figure: Callable[[Any, Any], Any]  # (config, dataset) -> matplotlib Figure
     check: Callable[[Any], None]
     version: int = 1  # raise it when the measurement changes, so that older results are not reused

@@ -34,6 +34,7 @@ The newest run of every experiment comes first, older ones below.</p>
 CARD = """<article id="{anchor}">
 <h2>{name}</h2><p>{summary}</p>
 <img alt="Figure of {name}: {summary}" src="data:image/svg+xml;base64,{figure}">
+{table}
 {claims}
 <p class="muted">{where}</p>
 <details><summary class="muted">settings and versions</summary>
@@ -77,6 +78,7 @@ def card(experiments: Mapping[str, Experiment], run: Run) -> str:
         name=escape(name),
         summary=escape(experiments[name].summary if name in experiments else ""),
         figure=base64.b64encode((run.folder / "figure.svg").read_bytes()).decode(),
+        table=table(run.table),
         claims=CLAIMS.format(rows=rows) if rows else "",
         where=escape(where),
         settings=escape(pairs(run.config)),
@@ -88,6 +90,15 @@ def row(claim: Claim) -> str:
     """One claim."""
     names = ("id", "statement", "note", "expected", "measured", "verdict", "tolerance")
     return ROW.format(**{name: escape(getattr(claim, name)) for name in names})
+
+
+def table(rows: list[dict[str, str]]) -> str:
+    """Rows of equal keys, the keys on top."""
+    if not rows:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
+    body = "".join(f"<tr>{''.join(f'<td>{escape(value)}</td>' for value in row.values())}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def pairs(mapping: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Results on disk: finished pieces and finished runs, written aside and renamed, so that none is ever half there.
 
 runs/<experiment>/points/<hash>.nc    one finished piece of work
-runs/<experiment>/<hash>/             config.json, result.nc, claims.json, figure.svg, figure.png, environment.json
+runs/<experiment>/<hash>/             config.json, result.nc, claims.json, table.json, figure.svg, figure.png,
+                                          environment.json
 """
 
 import hashlib
@@ -27,7 +28,8 @@ import xarray as xr
 
 from seqjax.report.experiment import Claim, Experiment
 
-FILES = ("config.json", "result.nc", "claims.json", "figure.svg", "figure.png", "environment.json")
+JSON = ("config.json", "claims.json", "table.json", "environment.json")
+FILES = (*JSON, "result.nc", "figure.svg", "figure.png")
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Run:
     folder: Path
     config: dict[str, Any]
     claims: list[Claim]
+    table: list[dict[str, str]]
     environment: dict[str, Any]
 
 
@@ -53,16 +56,19 @@ def aside(path: Path):
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield draft
-        discard(path)
+        if path.is_dir():
+            discard(path)
         os.replace(draft, path)
     finally:
         discard(draft)
 
 
 def discard(path: Path) -> None:
-    """Remove a folder, or leave a file for `os.replace` to overwrite."""
+    """Remove a file or a folder, if it is there."""
     if path.is_dir():
         shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def require_writable(out: Path) -> None:
@@ -113,20 +119,21 @@ def write_run(
     config: Any,
     dataset: xr.Dataset,
     claims: list[Claim],
+    rows: list[dict[str, str]],
     figure: Any,
     seconds: float,
     out: Path,
 ) -> Path:
     """Write a finished run's folder in one move; an earlier one of the same settings is replaced."""
     folder = out / experiment.name / fingerprint(experiment, asdict(config))
+    contents = (asdict(config), [asdict(claim) for claim in claims], rows, environment(seconds))
     with aside(folder) as draft:
         draft.mkdir()
-        write_json(draft / "config.json", asdict(config))
+        for name, content in zip(JSON, contents, strict=True):
+            write_json(draft / name, content)
         dataset.to_netcdf(draft / "result.nc", engine="netcdf4")
-        write_json(draft / "claims.json", [asdict(claim) for claim in claims])
         figure.savefig(draft / "figure.svg")
         figure.savefig(draft / "figure.png", dpi=150)
-        write_json(draft / "environment.json", environment(seconds))
     return folder
 
 
@@ -185,7 +192,5 @@ def read_run(folder: Path) -> Run:
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise ValueError(f"{', '.join(missing)} missing")
-    config, claims, where = (
-        json.loads((folder / f).read_text(encoding="utf-8")) for f in (FILES[0], FILES[2], FILES[5])
-    )
-    return Run(folder, config, [Claim(**claim) for claim in claims], where)
+    config, claims, table, where = (json.loads((folder / name).read_text(encoding="utf-8")) for name in JSON)
+    return Run(folder, config, [Claim(**claim) for claim in claims], table, where)

@@ -1,0 +1,152 @@
+"""Experiments as users run them, in float32, in processes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from experiments import EXPERIMENTS
+from experiments.claims import CLAIMS
+
+ROOT = Path(__file__).parent.parent
+INSTALLED = {distribution.name.lower() for distribution in metadata.distributions()}
+RUNNABLE = [name for name in EXPERIMENTS if name != "vowels" or "aeon" in INSTALLED]
+TINY = ("--updates", "3", "--hidden", "4", "--examples", "20", "--seeds", "2")
+
+
+def call(*args, check=None):
+    """`python -m experiments ...`; `check` is the expected exit code."""
+    done = subprocess.run(
+        [sys.executable, "-m", "experiments", *map(str, args)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert check is None or done.returncode == check, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """Every experiment with --quick, in one command."""
+    out = tmp_path_factory.mktemp("runs")
+    return out, call("run", *RUNNABLE, "--quick", "--out", out, check=0)
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_quick_runs_write_everything(quick, name):
+    """Config, result, claims, table, figures and environment, with no warning on the way."""
+    out, done = quick
+    assert "Warning" not in done.stderr
+    (folder,) = [path for path in (out / name).iterdir() if path.name != "points"]
+    for file in (
+        "config.json",
+        "result.nc",
+        "claims.json",
+        "table.json",
+        "figure.svg",
+        "figure.png",
+        "environment.json",
+    ):
+        assert (folder / file).stat().st_size > 0
+    assert all(claim["holds"] is None for claim in json.loads((folder / "claims.json").read_text()))
+
+
+def test_one_page_shows_them_all(quick):
+    """And `report` makes it again from what is on disk."""
+    out, _ = quick
+    page = (out / "index.html").read_text()
+    assert page.count("<article") == len(RUNNABLE)
+    (out / "index.html").unlink()
+    call("report", "--out", out, check=0)
+    assert (out / "index.html").read_text() == page
+
+
+def test_a_second_run_computes_nothing(quick):
+    """Every piece is read back: none is written again."""
+    out, _ = quick
+    before = {path: path.stat().st_mtime_ns for path in out.glob("*/points/*")}
+    call("run", "recall", "--quick", "--out", out, check=0)
+    assert {path: path.stat().st_mtime_ns for path in out.glob("*/points/*")} == before
+
+
+def test_a_killed_run_loses_the_piece_in_flight_alone(tmp_path):
+    """SIGKILL after the first finished piece; the next run keeps that piece and ends as if nothing had happened."""
+    args = ["run", "recall", *TINY, "--cells", "rnn", "--lengths", "2", "3", "4", "5", "--out", str(tmp_path)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "experiments", *args], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    points = tmp_path / "recall" / "points"
+    deadline = time.monotonic() + 120
+    while not list(points.glob("[!.]*.nc")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    kept = {path: path.stat().st_mtime_ns for path in points.glob("[!.]*.nc")}
+    assert 1 <= len(kept) < 4
+    call(*args, check=0)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert len(list(points.glob("[!.]*.nc"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["run"], "no experiment named"),
+        (["run", "nope"], "unknown experiment 'nope': known are recall, horizon, vowels"),
+        (["dance"], "unknown command 'dance'"),
+        (["run", "recall", "--depth", "3"], "--depth"),
+        (["run", "recall", "--seeds", "many"], "--seeds"),
+        (["run", "recall", "--seeds", "0"], "seeds must be"),
+        (["run", "recall", "--cells", "rnn", "elman"], "cells must be some of"),
+        (["run", "recall", "--lengths", "5", "-1"], "-1"),
+        (["run", "recall", "--learning-rate", "-1"], "learning_rate"),
+        (["run", "recall", "horizon", "--lengths", "5"], "--lengths"),
+        (["run", "horizon", "--length", "2"], "length must be"),
+        (["report", "--seeds", "3"], "--seeds"),
+    ],
+)
+def test_bad_calls(tmp_path, args, message):
+    """Exit code 2, one line that names what is wrong, nothing written."""
+    done = call(*args, *(["--out", tmp_path / "runs"] if len(args) > 1 else []), check=2)
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert message in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_unwritable_folder(tmp_path):
+    """A file where the folder should be."""
+    (tmp_path / "file").write_text("")
+    done = call("run", "recall", *TINY, "--out", tmp_path / "file" / "runs", check=2)
+    assert "cannot be written to" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_help_and_list():
+    """Names and summaries; the settings of one."""
+    assert all(name in call("list", check=0).stdout for name in EXPERIMENTS)
+    assert "--learning-rate" in call("run", "recall", "--help", check=0).stdout
+
+
+def test_every_claim_is_covered():
+    """By an experiment that answers it, or by a test whose docstring names it."""
+    tests = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").glob("test_*.py")))
+    for id, entry in CLAIMS.items():
+        by = entry["covered_by"]
+        if by in EXPERIMENTS:
+            assert f'"{id}"' in Path(sys.modules[EXPERIMENTS[by].run.__module__].__file__).read_text(
+                encoding="utf-8"
+            ), id
+        else:
+            assert f"def {by}(" in tests, id
+
+
+def test_every_experiment_states_its_command_time_and_expectation():
+    """In the docstring of its file."""
+    for name, experiment in EXPERIMENTS.items():
+        doc = sys.modules[experiment.run.__module__].__doc__
+        for word in ("Source", f"Command  python -m experiments run {name}", "Time", "Expect"):
+            assert word in doc, (name, word)

@@ -1,0 +1,188 @@
+"""Gradient profiles against Jacobians multiplied by hand, and the closed forms of a horizon."""
+
+from dataclasses import replace
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import seqjax
+from seqjax.horizon import direct_path
+from seqjax.losses import squared_error
+
+T, B, D, H, K = 6, 3, 3, 4, 5
+CELLS = {
+    "rnn": seqjax.rnn(),
+    "lstm": seqjax.lstm(),
+    "gru": seqjax.gru(),
+    "gru-before": seqjax.gru(reset_after=False),
+}
+
+
+def float64(tree):
+    """Freshly drawn params in double precision."""
+    return jax.tree.map(lambda a: a.astype(jnp.float64), tree)
+
+
+def example(cell, **options):
+    """A network, its params and a batch."""
+    net = seqjax.network(cell, **options)
+    params = float64(net.init(jax.random.key(0), D, H, K))
+    xs = jax.random.normal(jax.random.key(1), (B, T, D))
+    return net, params, xs, jnp.arange(B) % K
+
+
+def cross_entropy_of_state(cell, params, target):
+    """The loss of one example as a function of the ravelled final state."""
+
+    def loss(state):
+        logits = params.head.W @ cell.read(params.body[0].forward, state) + params.head.b
+        return -jax.nn.log_softmax(logits)[target]
+
+    return loss
+
+
+def norms_by_hand(cell, params, xs, target):
+    """‖dL/ds_t‖ of one example, newest first: the loss's gradient times one step Jacobian after another."""
+    p = params.body[0].forward
+    states = [cell.start(p)]
+    for x in xs:
+        states.append(cell.step(p, states[-1], cell.project(p, x)))
+    flat, unravel = jax.flatten_util.ravel_pytree(states[-1])
+    cotangent = jax.grad(lambda s: cross_entropy_of_state(cell, params, target)(unravel(s)))(flat)
+    found = [jnp.linalg.norm(cotangent)]
+    for state, x in zip(states[-2:0:-1], xs[:0:-1], strict=True):
+        flat = jax.flatten_util.ravel_pytree(state)[0]
+        step = lambda s, x=x: jax.flatten_util.ravel_pytree(cell.step(p, unravel(s), cell.project(p, x)))[0]  # noqa: E731
+        cotangent = jax.jacfwd(step)(flat).T @ cotangent
+        found.append(jnp.linalg.norm(cotangent))
+    return jnp.array(found)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_profile_is_the_product_of_step_jacobians(name):
+    """Over the whole carry, exactly; ragged rows count their lags from their own last step."""
+    cell = CELLS[name]
+    net, params, xs, targets = example(cell)
+    lengths = jnp.array([T, 1, 4])
+    profile = jax.jit(lambda: seqjax.gradient_profile(net, params, xs, targets, lengths=lengths))()
+    for row, length in enumerate([T, 1, 4]):
+        want = norms_by_hand(cell, params, xs[row, :length], targets[row])
+        chex.assert_trees_all_close(profile.whole[0, row, :length], want, atol=0, rtol=1e-10)
+        assert np.isnan(profile.whole[0, row, length:]).all()
+
+
+def test_fields_make_up_the_whole():
+    """The norms of an LSTM's h and c parts add up, in squares, to that of the whole carry."""
+    net, params, xs, targets = example(seqjax.lstm())
+    profile = seqjax.gradient_profile(net, params, xs, targets)
+    assert set(profile.fields) == {"h", "c"}
+    chex.assert_trees_all_close(jnp.hypot(profile.fields["h"], profile.fields["c"]), profile.whole, rtol=1e-12)
+
+
+def test_direct_path_of_an_lstm_is_the_forget_gate_product():
+    """With the recurrent product cut, dL/dc at each lag is the one before times the forget gate between."""
+    cell = seqjax.lstm()
+    net, params, xs, targets = example(direct_path(cell))
+    p = params.body[0].forward
+    profile = seqjax.gradient_profile(net, params, xs, targets)
+    trace = seqjax.unroll(cell, p, xs)
+    pre = trace.us + trace.before.h @ p.W_hh.T + jnp.broadcast_to(p.b_hh, trace.us.shape)
+    f = jax.nn.sigmoid(pre[..., H : 2 * H])
+    o, c = jax.nn.sigmoid(pre[..., 3 * H :]), trace.after.c
+    logits = trace.final.h @ params.head.W.T + jnp.broadcast_to(params.head.b, (B, K))
+    dh = (jax.nn.softmax(logits) - jax.nn.one_hot(targets, K)) @ params.head.W
+    line = dh * o[:, -1] * (1 - jnp.tanh(c[:, -1]) ** 2)
+    for lag in range(1, T):
+        line = line * f[:, T - lag]
+        chex.assert_trees_all_close(profile.whole[0, :, lag], jnp.linalg.norm(line, axis=1), rtol=1e-10)
+
+
+def test_direct_path_keeps_values_and_is_empty_in_a_plain_unit():
+    """Only gradients are cut; a plain RNN passes nothing on but through its matrix."""
+    cell = seqjax.rnn()
+    net, params, xs, targets = example(direct_path(cell))
+    p = params.body[0].forward
+    chex.assert_trees_all_equal(seqjax.unroll(direct_path(cell), p, xs).ys, seqjax.unroll(cell, p, xs).ys)
+    whole = seqjax.gradient_profile(net, params, xs, targets).whole
+    assert (whole[..., 0] > 0).all()
+    chex.assert_trees_all_equal(whole[..., 1:], jnp.zeros((1, B, T - 1)))
+
+
+def test_every_layer_and_direction_is_reported():
+    """One row per layer and direction, in the order of the final states."""
+    net, params, xs, targets = example(seqjax.gru(), layers=2, bidirectional=True)
+    assert seqjax.gradient_profile(net, params, xs, targets).whole.shape == (4, B, T)
+
+
+def test_backward_half_counts_its_lags_from_the_first_step():
+    """Where its scan ends: reversing the batch and swapping the halves swaps the profiles."""
+    net, params, xs, targets = example(seqjax.gru(), bidirectional=True)
+    (layer,), W = params.body, params.head.W
+    swapped = replace(
+        params,
+        body=(replace(layer, forward=layer.backward, backward=layer.forward),),
+        head=replace(params.head, W=jnp.concatenate([W[:, H:], W[:, :H]], axis=1)),
+    )
+    profile = seqjax.gradient_profile(net, params, xs, targets).whole
+    mirrored = seqjax.gradient_profile(net, swapped, xs[:, ::-1], targets).whole
+    chex.assert_trees_all_close(profile, mirrored[::-1], rtol=1e-10)
+
+
+def test_every_step_readout():
+    """Where every step is judged, the gradient at the last step is that step's own loss alone."""
+    net, params, xs, _ = example(seqjax.rnn(), readout="every")
+    targets = jnp.zeros((B, T))
+    lengths = jnp.array([T, 2, 4])
+    profile = seqjax.gradient_profile(net, params, xs, targets, lengths=lengths, loss=squared_error)
+    ys = net.apply(params, xs, lengths=lengths).every[..., 0]
+    last = jnp.take_along_axis(ys, lengths[:, None] - 1, axis=1)[:, 0]
+    want = jnp.abs(2 * last) * jnp.linalg.norm(params.head.W[0]) * B / lengths.sum()
+    chex.assert_trees_all_close(profile.whole[0, :, 0], want, rtol=1e-10)
+
+
+def test_a_row_of_length_zero_has_no_lags():
+    """NaN at every lag, and the other rows untouched."""
+    net, params, xs, targets = example(seqjax.gru())
+    profile = seqjax.gradient_profile(net, params, xs, targets, lengths=jnp.array([T, 0, T]))
+    assert np.isnan(profile.whole[0, 1]).all()
+    chex.assert_trees_all_close(profile.whole[0, 0], seqjax.gradient_profile(net, params, xs, targets).whole[0, 0])
+
+
+def test_horizon_closed_forms():
+    """T_eps = ln eps / ln gamma: 50.34, 15.08 and 27.05 steps to 1e-6 at .76, .40 and .6; 28 needs .6105 (B16)."""
+    found = [seqjax.horizon(g) for g in (0.76, 0.40, 0.6)]
+    np.testing.assert_allclose(found, [50.34, 15.08, 27.05], atol=5e-3)
+    assert round(seqjax.horizon(0.6105), 1) == 28.0
+    assert seqjax.horizon(1.0) == seqjax.horizon(1.2) == np.inf
+    assert seqjax.horizon(0.0) == 0
+
+
+@pytest.mark.parametrize(("factor", "eps"), [(-0.1, 1e-6), (np.nan, 1e-6), (0.5, 0.0), (0.5, 1.0)])
+def test_horizon_refuses(factor, eps):
+    """Factors below 0 and tolerances outside (0, 1)."""
+    with pytest.raises(ValueError, match="factor >= 0 and 0 < eps < 1"):
+        seqjax.horizon(factor, eps)
+
+
+def test_fit_decay_recovers_geometric_decay():
+    """Exactly without noise; within its own interval with it."""
+    lags = np.arange(41)
+    exact = seqjax.fit_decay(np.tile(0.8**lags, (5, 1)))
+    np.testing.assert_allclose([exact.factor, exact.low, exact.high], 0.8, rtol=1e-12)
+    assert exact.lags == 40
+    noise = np.random.default_rng(0).normal(0, 0.3, (200, 41))
+    noisy = seqjax.fit_decay(np.exp(np.log(0.8) * lags + noise))
+    assert noisy.low < 0.8 < noisy.high
+    assert noisy.high - noisy.low < 0.002
+
+
+def test_fit_decay_of_a_dead_gradient():
+    """Lags from the first zero on are left out; a gradient that dies at once decays by 0."""
+    alive = 0.5 ** np.arange(10.0)
+    alive[6:] = 0
+    assert seqjax.fit_decay(alive[None]).lags == 5
+    np.testing.assert_allclose(seqjax.fit_decay(alive[None]).factor, 0.5)
+    assert seqjax.fit_decay(np.array([[1.0, 0, 0, 0]])).factor == 0

@@ -1,0 +1,218 @@
+"""Training: one pure function of a key, equal to an explicit loop; failed runs are frozen and touch no other."""
+
+from dataclasses import replace
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import seqjax
+from seqjax.losses import cross_entropy
+from seqjax.sweep import Plan, gather, grid, plan_for, run_many, seed_keys, spread
+from seqjax.tasks import Batch
+from seqjax.train import CAUSES, advance, begin
+
+TASK = seqjax.tasks.recall(length=4, alphabet=3)
+NET = seqjax.network(seqjax.gru(), inputs="onehot")
+RECIPE = seqjax.Recipe(NET, TASK, hidden=5, updates=7, batch=6)
+
+
+def by_rate(hyper):
+    """An optimiser of a swept learning rate."""
+    return seqjax.adam(hyper["learning_rate"], clip=1.0)
+
+
+SWEPT = replace(RECIPE, optimizer=by_rate)
+
+
+def explicit_loop(recipe, key, optimizer):
+    """The same training written out: init, draw, gradient, update."""
+    start, _, data = jax.random.split(key, 3)
+    params = recipe.network.init(start, recipe.task.D, recipe.hidden, recipe.task.K)
+    opt_state, losses = optimizer.init(params), []
+    for update in range(recipe.updates):
+        batch = recipe.task.draw(data, update, recipe.batch)
+        loss = lambda p, batch=batch: cross_entropy(recipe.network.apply(p, batch.xs).last, batch.targets)  # noqa: E731
+        value, grads = jax.jit(jax.value_and_grad(loss))(params)
+        steps, opt_state = optimizer.update(grads, opt_state, params)
+        params = optax.apply_updates(params, steps)
+        losses.append(value)
+    return params, jnp.array(losses)
+
+
+def test_train_equals_an_explicit_loop():
+    """Params and losses, to rounding."""
+    key = jax.random.key(0)
+    state, history = jax.jit(lambda k: seqjax.train(k, RECIPE))(key)
+    params, losses = explicit_loop(RECIPE, key, optax.adam(3e-3))
+    chex.assert_trees_all_close(state.params, params, atol=1e-6)
+    chex.assert_trees_all_close(history.loss, losses, atol=1e-6)
+    assert (state.step, state.failed_at, state.cause) == (7, -1, 0)
+
+
+def test_training_learns():
+    """Recall of one of three symbols over four steps is solved in 150 updates."""
+    recipe = replace(RECIPE, updates=150, batch=32, hidden=16, optimizer=seqjax.adam(1e-2))
+    state, _ = jax.jit(lambda k: seqjax.train(k, recipe))(jax.random.key(0))
+    assert seqjax.evaluate(recipe, state.params, jax.random.key(1), examples=500) > 0.99
+
+
+def test_chunks_plans_and_solo_runs_agree():
+    """Seed i of a sweep equals seed i alone, whatever the chunk, the plan and its remainder."""
+    _, keys = seed_keys(3)
+    rates = {"learning_rate": jnp.array([1e-3, 3e-3, 1e-2])}
+    solo = [
+        jax.jit(lambda k, r: seqjax.train(k, SWEPT, learning_rate=r))(k, r)
+        for k, r in zip(keys, *rates.values(), strict=True)
+    ]
+    want = jax.tree.map(lambda *each: np.stack(each), *[(state.params, history) for state, history in solo])
+    for plan in (Plan(), Plan(together=2), Plan(devices=2), Plan(devices=2, together=2)):
+        states, history = seqjax.train_many(SWEPT, keys, rates, plan=plan)
+        chex.assert_trees_all_close((states.params, history), want, atol=1e-6)
+
+
+def test_chunking_never_changes_a_result():
+    """Seven updates at once, or two at a time."""
+    _, keys = seed_keys(2)
+    begin_ = jax.vmap(lambda k, h: begin(RECIPE, k, h))
+    advance_ = lambda n: jax.jit(jax.vmap(lambda s, h: advance(RECIPE, n, s, h)))  # noqa: E731
+    seen = []
+    whole = run_many(begin_, advance_, keys, {}, updates=7)
+    parts = run_many(
+        begin_, advance_, keys, {}, updates=7, chunk=2, progress=lambda done, total, _: seen.append((done, total))
+    )
+    chex.assert_trees_all_close([whole[0].params, whole[1]], [parts[0].params, parts[1]], atol=1e-7)
+    assert seen == [(2, 7), (4, 7), (6, 7), (7, 7)]
+
+
+def poisoned(update):
+    """Recall whose loss is NaN at one update and right at every other."""
+
+    def draw(key, step, batch):
+        good = TASK.draw(key, step, batch)
+        return Batch(good.xs, jnp.where(step == update, jnp.iinfo(jnp.int32).max, good.targets))
+
+    return replace(TASK, draw=draw, loss=lambda p, t, m: cross_entropy(p, t, m) * jnp.where(t.max() > 3, jnp.nan, 1.0))
+
+
+def test_a_failed_run_is_frozen_at_its_last_finite_params():
+    """Step and cause are recorded; params are those before the bad update; history is NaN ever after."""
+    recipe = replace(RECIPE, task=poisoned(3))
+    state, history = jax.jit(lambda k: seqjax.train(k, recipe))(jax.random.key(0))
+    before, _ = jax.jit(lambda k: seqjax.train(k, replace(RECIPE, updates=3)))(jax.random.key(0))
+    chex.assert_trees_all_close(state.params, before.params, atol=1e-7)
+    assert (int(state.failed_at), CAUSES[int(state.cause)]) == (3, "loss")
+    assert np.isfinite(history.loss[:3]).all()
+    assert np.isnan(history.loss[3:]).all()
+
+
+@pytest.mark.parametrize(("rate", "cause"), [(1e30, ("loss", "gradient")), (np.inf, ("params",))])
+def test_divergence_is_isolated(rate, cause):
+    """One exploding learning rate of three: its run is reported with its cause, the others equal their solo runs."""
+    _, keys = seed_keys(3)
+    rates = {"learning_rate": jnp.array([3e-3, rate, 3e-3])}
+    states, _ = seqjax.train_many(SWEPT, keys, rates)
+    assert [failed >= 0 for failed in states.failed_at.tolist()] == [False, True, False]
+    assert CAUSES[int(states.cause[1])] in cause
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(states.params))
+    for i in (0, 2):
+        solo, _ = jax.jit(lambda k: seqjax.train(k, SWEPT, learning_rate=3e-3))(keys[i])
+        chex.assert_trees_all_close(jax.tree.map(lambda a, i=i: a[i], states.params), solo.params, atol=1e-6)
+
+
+def test_edit_makes_an_initial_bias_an_axis():
+    """A traced forget bias reaches the params through the recipe's edit."""
+
+    def edit(key, params, hyper):
+        layer = seqjax.init.ForgetBias(hyper["forget_bias"])(key, seqjax.lstm(), params.body[0].forward)
+        return replace(params, body=(replace(params.body[0], forward=layer),))
+
+    recipe = replace(RECIPE, network=seqjax.network(seqjax.lstm(), inputs="onehot"), edit=edit)
+    _, keys = seed_keys(2)
+    states = seqjax.begin_many(recipe, keys, {"forget_bias": jnp.array([0.5, 5.0])})
+    p = states.params.body[0].forward
+    chex.assert_trees_all_close((p.b_ih + p.b_hh)[:, 5:10], jnp.broadcast_to(jnp.array([[0.5], [5.0]]), (2, 5)))
+
+
+def test_sweep_labels_every_axis():
+    """Static axes lead, dynamic ones follow, then seeds; each entry is the run it says."""
+
+    def make(length):
+        return replace(SWEPT, task=seqjax.tasks.recall(length=length, alphabet=3))
+
+    found = seqjax.sweep(
+        make, static={"length": [2, 3]}, dynamic={"learning_rate": [1e-3, 1e-2]}, seeds=[4, 7], examples=50
+    )
+    assert dict(found.sizes) == {"length": 2, "learning_rate": 2, "seed": 2, "update": 7}
+    assert found.seed.values.tolist() == [4, 7]
+    _, history = jax.jit(lambda k: seqjax.train(k, make(3), learning_rate=1e-2))(seed_keys([7])[1][0])
+    np.testing.assert_allclose(found.loss.sel(length=3, learning_rate=1e-2, seed=7), history.loss, atol=1e-6)
+    assert (found.failed_at == -1).all()
+    assert ((found.score >= 0) & (found.score <= 1)).all()
+
+
+def test_a_failed_seed_scores_nan():
+    """So that no table counts it as a success."""
+    found = seqjax.sweep_recipe(replace(RECIPE, task=poisoned(2)), seeds=2, examples=50)
+    assert np.isnan(found.score).all()
+    assert found.failed_at.values.tolist() == [2, 2]
+    assert found.cause.values.tolist() == ["loss", "loss"]
+
+
+def test_a_second_sweep_compiles_nothing():
+    """One trace per recipe, plan and chunk."""
+    traces = []
+
+    def counted(hyper):
+        traces.append(1)
+        return seqjax.adam(3e-3)
+
+    recipe = replace(RECIPE, optimizer=counted)
+    seqjax.sweep_recipe(recipe, seeds=2, examples=20)
+    first = len(traces)
+    seqjax.sweep_recipe(recipe, seeds=[5, 6], examples=20)
+    assert len(traces) == first
+
+
+def test_spread_and_grid():
+    """`spread` is vmap for every plan; `grid` lists combinations with the keys fastest."""
+    x = jnp.arange(5.0)
+    for plan in (Plan(), Plan(1, 3), Plan(2, 1), Plan(2, 2)):
+        chex.assert_trees_all_close(jax.jit(spread(lambda a, b: {"y": a * b}, plan))(x, x), {"y": x * x})
+    keys, hyper = grid(seed_keys(2)[1], {"a": [1.0, 2.0], "b": [3.0]})
+    assert len(keys) == 4
+    assert [hyper["a"].tolist(), hyper["b"].tolist()] == [[1, 1, 2, 2], [3, 3, 3, 3]]
+    assert plan_for(5) == Plan(devices=2, together=1)
+
+
+def test_gather_keeps_order_and_types():
+    """Strings in the order given, integers as integers."""
+    import xarray as xr
+
+    parts = [xr.Dataset({"n": ("seed", [i, i + 1])}, {"seed": [0, 1]}) for i in (0, 10, 20, 30)]
+    found = gather(parts, {"cell": ("rnn", "gru"), "length": (50, 5)})
+    assert found.n.sel(cell="gru", length=50).values.tolist() == [20, 21]
+    assert found.n.dtype == int
+    assert found.cell.values.tolist() == ["rnn", "gru"]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: seqjax.train_many(RECIPE, jax.random.split(jax.random.key(0, impl="rbg"), 2)), "threefry"),
+        (lambda: seqjax.sweep_recipe(RECIPE, seeds=0), "seeds"),
+        (lambda: seqjax.sweep_recipe(RECIPE, seeds=[1, 1]), "seeds"),
+        (lambda: replace(RECIPE, hidden=0), "hidden"),
+        (lambda: replace(RECIPE, updates=1.5), "updates"),
+        (lambda: replace(RECIPE, network=seqjax.network(seqjax.gru())), "inputs='onehot'"),
+        (lambda: replace(RECIPE, network=seqjax.network(seqjax.gru(), inputs="onehot", readout="every")), "readout"),
+        (lambda: seqjax.adam(1e-3, clip=0.0), "clip"),
+    ],
+)
+def test_bad_calls(call, message):
+    """Each a ValueError that names the argument."""
+    with pytest.raises(ValueError, match=message):
+        call()
