@@ -88,6 +88,7 @@ def set_bias(gates: str, params: Affine, gate: str, value: Array | float) -> Aff
         raise ValueError(f"gate must be one of {list(gates)}, got {gate!r}: this cell has no such gate")
     H = params.W_hh.shape[1]
     rows = slice(gates.index(gate) * H, (gates.index(gate) + 1) * H)
+    value = jnp.asarray(value, params.b_ih.dtype)
     return replace(params, b_ih=params.b_ih.at[rows].set(value), b_hh=params.b_hh.at[rows].set(0))
 
 
@@ -97,7 +98,9 @@ def carry_dtype(params: Params) -> Any:
 
 
 def project(params: Affine, x: Array) -> Array:
-    """u = W_ih x + b_ih, for all gates at once: [D] -> [G*H]."""
+    """u = W_ih x + b_ih, for all gates at once: [D] -> [G*H]. ValueError where x has another width."""
+    if x.shape != params.W_ih.shape[1:]:
+        raise ValueError(f"xs must hold D = {params.W_ih.shape[1]} numbers a step, as the params do, got {x.shape[0]}")
     return params.W_ih @ x + params.b_ih
 
 

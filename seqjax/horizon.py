@@ -13,7 +13,7 @@ from jax import Array
 from seqjax.core import Cell
 from seqjax.gradients import safe_norm
 from seqjax.losses import cross_entropy
-from seqjax.sequences import batch_last, mask_of
+from seqjax.sequences import batch_first
 
 
 @jax.tree_util.register_dataclass
@@ -35,30 +35,29 @@ def gradient_profile(
     targets: Array,
     *,
     lengths: Array | None = None,
-    loss: Callable = cross_entropy,
+    loss: Callable[..., Array] = cross_entropy,
 ) -> Profile:
     """‖dL/ds_t‖ of a batch xs [B, T, ..], L being each row's own loss, for every layer, direction and lag.
 
-    `network` is a `Network`; its readout is "last" or "every", to which `loss(predictions, targets, mask)` is applied.
+    `network` is a `Network` whose readout is "last" or "every", to which `loss(predictions, targets, mask)`, a mean
+    over the batch, is applied. Raises ValueError as `network.apply` does, and for other readouts.
     """
-    mask = None if lengths is None else mask_of(lengths, xs.shape[1])
-    return profile_of(network, params, batch_last(xs), targets, batch_last(mask), loss)
-
-
-def profile_of(network: Any, params: Any, xs: Array, targets: Array, mask: Array | None, loss: Callable) -> Profile:
-    """`gradient_profile` in the inside layout."""
+    if network.readout not in ("last", "every"):
+        raise ValueError(
+            f'network must read "last" or "every" step, so that there is one loss, got {network.readout!r}'
+        )
+    steps = network.steps(params, xs, lengths=lengths)
+    mask, rows = steps.mask, steps.xs.shape[-1]
+    judged = mask.T if network.readout == "every" and mask is not None else None
 
     def total(perturb: Any) -> Array:
-        output = network.forward(params, xs, mask, perturb)
-        predicted = jnp.moveaxis(getattr(output, network.readout), -1, 0)
-        every = {} if network.readout == "last" or mask is None else {"mask": mask.T}
-        return loss(predicted, targets, **every) * xs.shape[-1]
+        output = network.forward(params, steps.xs, mask, perturb)
+        return rows * loss(batch_first(getattr(output, network.readout)), targets, judged)
 
-    traces = jax.eval_shape(lambda: network.forward(params, xs, mask)).body.traces
+    traces = jax.eval_shape(lambda: network.forward(params, steps.xs, mask)).body.traces
     zeros = tuple(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), trace.after) for trace in traces)
-    adjoints = jax.grad(total)(zeros)
     reverses = [reverse for layer in params.body for _, reverse in layer.halves()]
-    return by_lag(adjoints, mask, reverses)
+    return by_lag(jax.grad(total)(zeros), mask, reverses)
 
 
 def by_lag(adjoints: tuple[Any, ...], mask: Array | None, reverses: list[bool]) -> Profile:
@@ -98,30 +97,40 @@ def direct_path(cell: Cell) -> Cell:
 
 @dataclass(frozen=True)
 class Decay:
-    """Per-step factor γ of a geometric decay, with its 95% interval over rows and the lags it was fitted on."""
+    """Per-step factor γ of a geometric decay, with its 95% interval over rows."""
 
     factor: float
     low: float
     high: float
-    lags: int
+    rows: int  # fitted
+    dead: int  # left out, as their gradient is exactly zero within two lags
 
 
 def fit_decay(norms: Any, *, first: int = 1, last: int = 40) -> Decay:
-    """Fit γ = exp(slope of log norm against lag) over lags first..last of rows [B, T]; the interval is over rows.
+    """Fit γ = exp(mean over rows of the slope of log norm against lag), lags first..last of norms [B, lag].
 
-    Lags from the first zero or missing norm of any row on are left out, and `lags` says how many remain; with fewer
-    than two, the gradient is dead within a step and γ is 0.
+    Each row is fitted up to its first zero, or its end (NaN). Rows with fewer than two lags say nothing and are left
+    out; γ is 0 where all others are dead, and ValueError is raised where none is left.
     """
     norms = np.asarray(norms, np.float64)[:, first : last + 1]
-    alive = np.cumprod((np.isfinite(norms) & (norms > 0)).all(0)).sum()
-    if alive < 2:
-        return Decay(0.0, 0.0, 0.0, int(alive))
-    slopes = np.polyfit(np.arange(alive), np.log(norms[:, :alive]).T, 1)[0]
-    half = 1.96 * slopes.std(ddof=1) / np.sqrt(len(slopes)) if len(slopes) > 1 else np.nan
-    low, factor, high = np.exp(
-        slopes.mean() + half * np.array([-1, 0, 1]) if half == half else np.array([np.nan, slopes.mean(), np.nan])
-    )
-    return Decay(float(factor), float(low), float(high), int(alive))
+    rows = norms[np.isfinite(norms[:, :2]).all(1)] if norms.shape[1] > 1 else norms[:0]
+    if not len(rows):
+        raise ValueError(f"norms must hold at least two of the lags {first}..{last} in some row to fit a decay")
+    slopes = [slope(row) for row in rows if (row[:2] > 0).all()]
+    dead = len(rows) - len(slopes)
+    if not slopes:
+        return Decay(0.0, 0.0, 0.0, 0, dead)
+    mean = np.mean(slopes)
+    half = 1.96 * np.std(slopes, ddof=1) / len(slopes) ** 0.5 if len(slopes) > 1 else np.nan
+    low, factor, high = (float(np.exp(value)) for value in (mean - half, mean, mean + half))
+    return Decay(factor, low, high, len(slopes), dead)
+
+
+def slope(row: np.ndarray) -> float:
+    """Least-squares slope of log norm against lag, up to the first zero or missing norm."""
+    with np.errstate(invalid="ignore"):
+        alive = int(np.cumprod(np.isfinite(row) & (row > 0)).sum())
+    return float(np.polyfit(np.arange(alive), np.log(row[:alive]), 1)[0])
 
 
 def horizon(factor: float, eps: float = 1e-6) -> float:

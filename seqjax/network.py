@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from seqjax.core import Cell, require_sizes
-from seqjax.sequences import batch_first, drop_batch, steps_of
+from seqjax.sequences import Steps, batch_first, drop_batch, steps_of
 from seqjax.stack import Layer, StackTrace, init_stack, scan_stack
 
 INPUTS = ("onehot", "embedding", "vector")
@@ -70,8 +70,9 @@ class Network:
     init: Callable[[Array, int, int, int], NetworkParams]  # (key, D, H, K) -> params
     forward: Callable[..., Output]  # (params, xs, mask, perturb) -> Output, time first and batch last
 
-    def apply(self, params: NetworkParams, xs: Array, *, lengths: Any = None, mask: Any = None) -> Output:
-        """Run over one sequence or a batch: tokens [T] or [B, T] for one-hot and embedding, else vectors [.., T, D].
+    def steps(self, params: NetworkParams, xs: Array, *, lengths: Any = None, mask: Any = None) -> Steps:
+        """Check one sequence or a batch and take it to the inside layout: tokens [T] or [B, T] for one-hot and
+        embedding, else vectors [.., T, D].
 
         Raises ValueError as `unroll` does, for tokens outside the alphabet, and for T = 0 where a last step is read.
         """
@@ -79,8 +80,12 @@ class Network:
         steps = steps_of(xs, rank=rank, lengths=lengths, mask=mask, size=size)
         if self.readout != "every" and steps.xs.shape[0] == 0:
             raise ValueError("xs has T = 0 steps, so it has no last state to read: give at least one step")
-        output = self.forward(params, steps.xs, steps.mask)
-        return drop_batch(batch_first(output), steps.batched)
+        return steps
+
+    def apply(self, params: NetworkParams, xs: Array, *, lengths: Any = None, mask: Any = None) -> Output:
+        """Run over one sequence or a batch; arguments and errors as for `steps`, lengths and mask as for `unroll`."""
+        steps = self.steps(params, xs, lengths=lengths, mask=mask)
+        return drop_batch(batch_first(self.forward(params, steps.xs, steps.mask)), steps.batched)
 
 
 def alphabet(params: NetworkParams) -> int:

@@ -21,7 +21,8 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int, Any], None]]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(title, total=None, note="compiling")
 
         def show(done: int, total: int, history: Any) -> None:

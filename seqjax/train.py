@@ -72,13 +72,28 @@ class History:
     gradient_norm: Array  # [updates] global norm, before clipping
 
 
+class Read(dict):
+    """Hyperparameters that remember which of them were read."""
+
+    def __init__(self, hyper: Hyper) -> None:
+        super().__init__(hyper)
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.names.add(name)
+        return super().__getitem__(name)
+
+
 def begin(recipe: Recipe, key: Array, hyper: Hyper) -> TrainState:
-    """A run before its first update."""
+    """A run before its first update. ValueError for a hyperparameter that nothing in the recipe reads."""
+    hyper = Read(hyper)
     start, edit, data = jax.random.split(key, 3)
     params = recipe.network.init(start, recipe.task.D, recipe.hidden, recipe.task.K)
     if recipe.edit is not None:
         params = recipe.edit(edit, params, hyper)
     opt_state = optimizer_of(recipe, hyper).init(params)
+    if unread := set(hyper) - hyper.names:
+        raise ValueError(f"hyperparameter {min(unread)!r} is read by neither the recipe's optimizer nor its edit")
     return TrainState(params, opt_state, data, jnp.int32(0), jnp.int32(-1), jnp.int32(0))
 
 

@@ -83,9 +83,9 @@ def test_start_gives_every_field_a_buffer_of_its_own(cell):
 def test_a_run_equals_the_loop(cell):
     """Every array of the trace, with holes in the mask and resets, from a given state."""
     params, xs = random_params(cell), random_xs()
-    options = {"state": random_state(cell, params, B), "mask": random_mask(), "reset": ~random_mask(seed=8)}
-    (_, trace), _ = differentiated(cell)(params, xs, **options)
-    close(trace, loop(cell, params, xs, **options))
+    state, mask, reset = random_state(cell, params, B), random_mask(), ~random_mask(seed=8)
+    (_, trace), _ = differentiated(cell)(params, xs, state, mask, reset)
+    close(trace, loop(cell, params, xs, state=state, mask=mask, reset=reset))
 
 
 @each_cell
@@ -124,7 +124,7 @@ def test_padding_never_matters(cell, junk):
 def test_length_0_leaves_the_state_alone(cell):
     """Bit for bit, with zero outputs, the identity as gradient to the state and none to anything else."""
     params, state = random_params(cell), random_state(cell, random_params(cell), B)
-    mask, nan = NO_RESET, jnp.full((B, T, D), jnp.nan)
+    mask, nan = NO_RESET, jnp.full((B, T, D), jnp.nan, float)
     (_, trace), (to_params, to_xs, to_state) = differentiated(cell)(params, nan, state, mask, ~NO_RESET)
     same(trace.final, state)
     assert all_zero((trace.ys, to_params, to_xs))
@@ -161,7 +161,7 @@ def test_chunks_equal_the_whole(cell):
 def test_the_product_of_step_jacobians_is_the_jacobian_of_the_run(cell):
     """Over the whole carry, last step leftmost, the identity at every hole in the mask."""
     params, xs = random_params(cell), random_xs(T, D)
-    mask = np.array([True, False, True, True, False, True])
+    mask = jnp.array([True, False, True, True, False, True])
     start, shaped = ravel_pytree(random_state(cell, params))
 
     def run(s):
@@ -207,7 +207,7 @@ def test_a_second_call_with_the_same_shapes_does_not_trace_again(cell):
     """Neither a run nor its gradient, whatever the values and lengths."""
     traced, counts = [], []
     counted = replace(cell, update=lambda *args: traced.append(1) or cell.update(*args))
-    for seed, lengths in ((0, np.full(B, T)), (1, np.arange(B)), (2, np.zeros(B, int))):
+    for seed, lengths in ((0, jnp.full(B, T)), (1, jnp.arange(B)), (2, jnp.zeros(B, int))):
         params, xs = random_params(cell, seed=seed), random_xs(seed=seed)
         jax.grad(lambda p, xs=xs, lengths=lengths: generic(unroll(counted, p, xs, lengths=lengths).ys))(params)
         counts.append(len(traced))

@@ -172,17 +172,31 @@ def test_fit_decay_recovers_geometric_decay():
     lags = np.arange(41)
     exact = seqjax.fit_decay(np.tile(0.8**lags, (5, 1)))
     np.testing.assert_allclose([exact.factor, exact.low, exact.high], 0.8, rtol=1e-12)
-    assert exact.lags == 40
+    assert (exact.rows, exact.dead) == (5, 0)
     noise = np.random.default_rng(0).normal(0, 0.3, (200, 41))
     noisy = seqjax.fit_decay(np.exp(np.log(0.8) * lags + noise))
     assert noisy.low < 0.8 < noisy.high
     assert noisy.high - noisy.low < 0.002
 
 
-def test_fit_decay_of_a_dead_gradient():
-    """Lags from the first zero on are left out; a gradient that dies at once decays by 0."""
-    alive = 0.5 ** np.arange(10.0)
-    alive[6:] = 0
-    assert seqjax.fit_decay(alive[None]).lags == 5
-    np.testing.assert_allclose(seqjax.fit_decay(alive[None]).factor, 0.5)
-    assert seqjax.fit_decay(np.array([[1.0, 0, 0, 0]])).factor == 0
+def test_fit_decay_of_ragged_and_dying_rows():
+    """Each row up to its own end or first zero; rows of one lag are left out; all dead decays by 0."""
+    full = 0.5 ** np.arange(10.0)
+    short, dying, dead, missing = full.copy(), full.copy(), full.copy(), full.copy()
+    short[4:], dying[6:], dead[1:], missing[1:] = np.nan, 0, 0, np.nan
+    found = seqjax.fit_decay(np.stack([full, short, dying, dead, missing]))
+    np.testing.assert_allclose([found.factor, found.low, found.high], 0.5)
+    assert (found.rows, found.dead) == (3, 1)
+    assert seqjax.fit_decay(dead[None]).factor == 0
+    with pytest.raises(ValueError, match="at least two"):
+        seqjax.fit_decay(missing[None])
+
+
+def test_profile_refuses():
+    """Two readouts at once, and what the network's own door refuses."""
+    net, params, xs, targets = example(seqjax.rnn(), readout="both")
+    with pytest.raises(ValueError, match="must read"):
+        seqjax.gradient_profile(net, params, xs, targets)
+    net, params, xs, targets = example(seqjax.rnn())
+    with pytest.raises(ValueError, match=r"lengths must lie in 0\.\.6"):
+        seqjax.gradient_profile(net, params, xs, targets, lengths=jnp.array([7, 1, 1]))

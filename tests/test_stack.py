@@ -74,7 +74,7 @@ def test_gradients_of_every_layer_equal_those_of_the_loop():
 
 def test_states_come_in_the_order_l0f_l0b_l1f_l1b():
     """Forward at each row's last step, backward at its first; outputs are [forward; backward] of the top layer."""
-    params, lengths = random_stack(), np.array([1, T, 4, 2])
+    params, lengths = random_stack(), jnp.array([1, T, 4, 2])
     stack = unroll_stack(LSTM, params, XS, lengths=lengths)
     last, first = np.arange(B), np.zeros(B, int)
     for n, (state, trace) in enumerate(zip(stack.final, stack.traces, strict=True)):
@@ -117,7 +117,7 @@ def segments_by_hand(params, xs, mask, reset, bidirectional):
 @both_kinds
 def test_ragged_rows_are_the_rows_alone(bidirectional):
     """Every row of a ragged batch, padded with NaN, is the row cut at its length."""
-    params, lengths = random_stack(bidirectional=bidirectional), np.array([0, T, 3, 1])
+    params, lengths = random_stack(bidirectional=bidirectional), jnp.array([0, T, 3, 1])
     padded = jnp.where((np.arange(T) < lengths[:, None])[..., None], XS, jnp.nan)
     stack = unroll_stack(LSTM, params, padded, lengths=lengths)
     for b, n in enumerate(lengths):
@@ -137,8 +137,8 @@ def test_one_sequence_is_a_batch_of_one_and_no_steps_give_no_outputs():
     same(one, jax.tree.map(lambda a: a[0], unroll_stack(LSTM, params, XS[:1], mask=MASK[:1], reset=~MASK[1:2])))
     assert one.ys.shape == (T, 2 * H)
     states = random_states(params)
-    for options in ({}, {"mask": MASK[:, :0], "reset": MASK[:, :0]}):
-        none = unroll_stack(LSTM, params, XS[:, :0], state=states, **options)
+    for flagged in (None, MASK[:, :0]):
+        none = unroll_stack(LSTM, params, XS[:, :0], state=states, mask=flagged, reset=flagged)
         assert none.ys.shape == (B, 0, 2 * H)
         same(none.final, states)
 

@@ -17,7 +17,7 @@ KEY, MANY = jax.random.key(11), 200_000
 def toy(labels=(0, 1, 1, 2, 1, 0, 2, 1, 1, 1), classes=3):
     """Ten sequences that carry their own row number, in a classification task."""
     rows = np.arange(float(len(labels)))
-    train = Batch(np.broadcast_to(rows[:, None, None], (len(labels), 4, 2)), np.array(labels), rows.astype(int))
+    train = Batch(np.broadcast_to(rows[:, None, None], (len(labels), 4, 2)), np.array(labels), rows.astype(int) % 5)
     return classification("toy", train, Batch(train.xs[:5], train.targets[:5]), classes=classes)
 
 
@@ -33,24 +33,22 @@ def near(share, chance, n=MANY):
 @each_task
 def test_a_batch_is_a_function_of_key_and_update(task):
     """The same ones give the same batch, traced or not; another key or update gives another batch."""
-    draw = jax.jit(task.draw, static_argnums=2)
-    batch = task.draw(KEY, 3, 8)
-    chex.assert_trees_all_equal(batch, draw(KEY, 3, 8))
-    assert batch.xs.shape[0] == len(batch.targets) == 8
+    batch = task.draw(KEY, 3, 10)
+    chex.assert_trees_all_equal(batch, jax.jit(task.draw, static_argnums=2)(KEY, 3, 10))
+    assert batch.xs.shape[0] == len(batch.targets) == 10
     for key, update in ((KEY, 4), (jax.random.key(12), 3)):
-        assert not np.array_equal(batch.xs, draw(key, update, 8).xs)
+        assert not np.array_equal(batch.xs, task.draw(key, update, 10).xs)
 
 
 @pytest.mark.parametrize("name", ["recall", "adding"])
 def test_what_is_held_out_is_never_trained_on(name):
     """No sequence of it is in a batch of the same key; it is a function of its key as well."""
     task = DRAWN[name]
-    test, again = (task.held_out(KEY, 64) for _ in range(2))
+    test, again = (task.held_out(KEY, 10) for _ in range(2))
     chex.assert_trees_all_equal(test, again)
-    assert len(test.xs) == 64
-    drawn = jax.jit(jax.vmap(lambda update: task.draw(KEY, update, 64).xs))(jnp.arange(20))
-    known = {row.tobytes() for row in np.asarray(drawn).reshape(-1, *test.xs.shape[1:])}
-    assert len(known) == 20 * 64
+    assert len(test.xs) == 10
+    known = {row.tobytes() for update in range(50) for row in np.asarray(task.draw(KEY, update, 10).xs)}
+    assert len(known) == 50 * 10
     assert not known & {row.tobytes() for row in np.asarray(test.xs)}
 
 
@@ -66,9 +64,9 @@ def test_recall_asks_for_the_first_symbol(length, alphabet):
         assert all(near(count / 9000, 1 / alphabet, 9000) or count == 9000 for count in counts)
 
 
-@pytest.mark.parametrize("alphabet", [3, 8])
-def test_chance_in_recall_is_what_the_best_guess_scores(alphabet):
+def test_chance_in_recall_is_what_the_best_guess_scores():
     """Every constant answer is right 1/alphabet of the time, and equal odds cost ln alphabet."""
+    alphabet = 5
     task = recall(length=2, alphabet=alphabet)
     targets = task.held_out(KEY, MANY).targets
     scores = [task.score(jnp.broadcast_to(guess, (MANY, alphabet)), targets) for guess in np.eye(alphabet)]
@@ -114,17 +112,15 @@ def test_chance_in_adding_is_what_the_best_constant_scores():
         assert guess(other)[1] > loss
 
 
-@pytest.mark.parametrize(("N", "batch"), [(10, 3), (10, 10), (7, 1), (12, 4), (5, 4), (1, 1)])
+@pytest.mark.parametrize(("N", "batch"), [(10, 3), (10, 10), (10, 4), (10, 1), (3, 2), (1, 1)])
 def test_every_epoch_visits_every_row_once(N, batch):
-    """Batches are cut from the orders of all epochs laid end to end, wherever the window of updates lies."""
-    rows = jax.jit(jax.vmap(lambda update: rows_of_update(KEY, update, batch, N)))
-    stream = np.ravel(rows(jnp.arange(4 * N)))
+    """Batches are cut from the orders of all epochs laid end to end, and straddle them where they must."""
+    stream = np.ravel([rows_of_update(KEY, jnp.int32(update), batch, N) for update in range(3 * N)])
     epochs = stream.reshape(-1, N)
     np.testing.assert_array_equal(np.sort(epochs), np.broadcast_to(np.arange(N), epochs.shape))
     assert N == 1 or len(np.unique(epochs, axis=0)) > 1
-    late = [by_hand(update, batch, N) for update in range(1000, 1003)]
-    np.testing.assert_array_equal(rows(jnp.arange(1000, 1003)), late)
-    np.testing.assert_array_equal(stream[:batch], by_hand(0, batch, N))
+    for update in (0, 1, 2, 1000, 1001, 1002):
+        np.testing.assert_array_equal(rows_of_update(KEY, jnp.int32(update), batch, N), by_hand(update, batch, N))
 
 
 def by_hand(update, batch, N):
@@ -140,7 +136,7 @@ def test_a_classification_batch_keeps_rows_together():
     rows = np.asarray(batch.xs)[:, 0, 0].astype(int)
     np.testing.assert_array_equal(rows, rows_of_update(KEY, 0, 10, 10))
     np.testing.assert_array_equal(batch.targets, np.array([0, 1, 1, 2, 1, 0, 2, 1, 1, 1])[rows])
-    np.testing.assert_array_equal(batch.lengths, rows)
+    np.testing.assert_array_equal(batch.lengths, rows % 5)
     assert task.held_out(KEY, 2).targets.tolist() == [0, 1, 1, 2, 1]
     assert (task.D, task.K, task.inputs, task.readout) == (2, 3, "vector", "last")
 
@@ -158,6 +154,10 @@ def test_chance_in_classification_is_the_largest_class():
         (lambda: toy((0, 1, 3)), r"train labels must lie in 0..2, got 0..3"),
         (lambda: toy((0, -1, 2)), r"train labels must lie in 0..2, got -1..2"),
         (lambda: classification("x", toy_part(0, 1), toy_part(0, 2), classes=2), "test labels must lie in"),
+        (
+            lambda: classification("x", toy_part(0, 1, lengths=[2, 3]), toy_part(0), classes=2),
+            "lengths must lie in 0..2",
+        ),
         (lambda: toy().draw(KEY, 0, 11), "at most the 10 training rows, got 11"),
         (lambda: recall(length=0), "length must be"),
         (lambda: recall(length=3, alphabet=0), "alphabet must be"),
@@ -172,9 +172,9 @@ def test_what_is_not_a_task_is_refused(make, message):
         make()
 
 
-def toy_part(*labels):
-    """Some labelled zeros."""
-    return Batch(np.zeros((len(labels), 2, 1)), np.array(labels))
+def toy_part(*labels, lengths=None):
+    """Some labelled zeros, two steps each."""
+    return Batch(np.zeros((len(labels), 2, 1)), np.array(labels), lengths)
 
 
 def test_tasks_are_found_by_name_and_built_once():

@@ -42,7 +42,7 @@ ragged = st.lists(st.integers(0, T), min_size=B, max_size=B).map(np.array)
 
 def prefix(lengths):
     """The mask of the steps before each length."""
-    return np.arange(T) < np.asarray(lengths)[:, None]
+    return jnp.arange(T) < jnp.asarray(lengths)[:, None]
 
 
 @both_directions
@@ -74,7 +74,7 @@ def test_lengths_are_the_mask_of_a_prefix(lengths):
 
 def test_length_0_beside_other_lengths():
     """Its rows end where they began, given a state or not."""
-    lengths = np.array([0, T, 0, 2])
+    lengths = jnp.array([0, T, 0, 2])
     given_one, given_none = (unroll(LSTM, PARAMS, XS, lengths=lengths, state=state) for state in (STATE, None))
     same(*(jax.tree.map(lambda a: a[lengths == 0], state) for state in (given_one.final, STATE)))
     assert all_zero(jax.tree.map(lambda a: a[lengths == 0], given_none.final))
@@ -82,7 +82,7 @@ def test_length_0_beside_other_lengths():
 
 def test_a_reverse_run_is_a_run_of_each_reversed_prefix():
     """Whatever follows the prefix."""
-    lengths = np.array([1, T, 3, 0])
+    lengths = jnp.array([1, T, 3, 0])
     back = jnp.stack([jnp.concatenate([x[:n][::-1], x[n:]]) for x, n in zip(XS, lengths, strict=True)])
     reverse = unroll(LSTM, PARAMS, XS, lengths=lengths, state=STATE, reverse=True)
     forward = unroll(LSTM, PARAMS, back, lengths=lengths, state=STATE)
@@ -108,7 +108,7 @@ def test_one_sequence_is_a_batch_of_one(reverse):
     one = unroll(LSTM, PARAMS, XS[0], **options, reverse=reverse)
     many = unroll(LSTM, PARAMS, XS[:1], **jax.tree.map(lambda a: a[None], options), reverse=reverse)
     same(one, jax.tree.map(lambda a: a[0], many))
-    same(unroll(LSTM, PARAMS, XS[0], lengths=4), unroll(LSTM, PARAMS, XS[0], mask=np.arange(T) < 4))
+    same(unroll(LSTM, PARAMS, XS[0], lengths=jnp.array(4)), unroll(LSTM, PARAMS, XS[0], mask=jnp.arange(T) < 4))
 
 
 @pytest.mark.parametrize("steps", [0, T])
@@ -116,22 +116,24 @@ def test_one_sequence_is_a_batch_of_one(reverse):
 def test_layout_of_every_field(batch, steps):
     """Batch, then time, then width; T = 0 gives empty arrays and the state that came in."""
     xs, state = random_xs(*batch, steps, D), random_state(LSTM, PARAMS, *batch)
-    every = np.ones((*batch, steps), bool)
-    for options in ({}, {"mask": every, "reset": every}, {"lengths": np.full(batch, steps), "reverse": True}):
-        trace = unroll(LSTM, PARAMS, xs, state=state, **options)
+    run, every = partial(unroll, LSTM, PARAMS, xs, state=state), jnp.ones((*batch, steps), bool)
+    for trace in (run(mask=every, reset=every), run(lengths=jnp.full(batch, steps), reverse=True)):
+        assert trace.mask is not None
+        assert trace.mask.shape == (*batch, steps)
         assert trace.us.shape == (*batch, steps, 4 * H)
         assert trace.ys.shape == (*batch, steps, H)
         assert {a.shape for a in jax.tree.leaves((trace.before, trace.after))} == {(*batch, steps, H)}
         assert {a.shape for a in jax.tree.leaves(trace.final)} == {(*batch, H)}
-        assert trace.mask is None if not options else trace.mask.shape == (*batch, steps)
         if steps == 0:
             same(trace.final, state)
+    assert run().mask is None
+    assert run().ys.shape == (*batch, steps, H)
 
 
 @both_directions
 def test_no_state_is_the_start_of_the_cell(reverse):
     """Zeros, bit for bit."""
-    run = partial(unroll, LSTM, PARAMS, XS, lengths=[2, T, 0, 1], reverse=reverse)
+    run = partial(unroll, LSTM, PARAMS, XS, lengths=jnp.array([2, T, 0, 1]), reverse=reverse)
     same(run(), run(state=jax.tree.map(jnp.zeros_like, STATE)))
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from jax import Array
 
 from seqjax.losses import accuracy, cross_entropy
+from seqjax.sequences import steps_of
 from seqjax.tasks.task import Batch, Task
 
 
@@ -24,10 +25,13 @@ def classification(name: str, train: Batch, test: Batch, *, classes: int) -> Tas
     """Classify whole sequences of vectors: train on epochs over one set of arrays, score on another.
 
     Chance is the share of the test set's largest class; its loss is the entropy of the training labels.
-    Raises ValueError for labels outside 0..classes-1 or a batch larger than the training set.
+    Raises ValueError for labels outside 0..classes-1, sequences that `unroll` would refuse, or a batch larger than the
+    training set.
     """
     N = len(train.targets)
-    for part, labels in (("train", np.asarray(train.targets)), ("test", np.asarray(test.targets))):
+    for part, data in (("train", train), ("test", test)):
+        steps_of(data.xs, rank=2, lengths=data.lengths)
+        labels = np.asarray(data.targets)
         if labels.min() < 0 or labels.max() >= classes:
             raise ValueError(f"{part} labels must lie in 0..{classes - 1}, got {labels.min()}..{labels.max()}")
     shares = np.bincount(np.asarray(train.targets), minlength=classes) / N

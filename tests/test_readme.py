@@ -1,0 +1,53 @@
+"""The README says what is true: its Python runs, its commands are those of CI, its pictures exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYTHON = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+BASH = re.findall(r"```bash\n(.*?)```", README, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=range(len(PYTHON)))
+def test_python_blocks_run(block):
+    """Each on its own, as a newcomer would paste it."""
+    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_library_example_is_short():
+    """15 lines of code."""
+    assert len([line for line in PYTHON[0].splitlines() if line]) <= 15
+
+
+def test_two_commands_of_one_line_each():
+    """From a bare interpreter with venv and pip: one runs the experiments, one the tests."""
+    assert [block.count("\n") for block in BASH] == [1, 1]
+    assert all(block.startswith("python3 -m venv .venv && .venv/bin/pip install '.[") for block in BASH)
+    assert "python -m experiments run recall horizon vowels" in BASH[0]
+    assert "python -m pytest" in BASH[1]
+
+
+def test_ci_reads_its_command_from_the_readme():
+    """The marker that `.ci/run` looks for stands before the test command, once."""
+    assert README.count("<!-- test command -->\n```bash\n" + BASH[1]) == 1
+    assert "<!-- test command -->" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_pictures_exist():
+    """Every local image."""
+    pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README)
+    assert pictures
+    for picture in pictures:
+        assert (ROOT / picture).is_file(), picture
+
+
+def test_files_it_names_exist():
+    """Every path in code font that looks like a file of this tree."""
+    for path in re.findall(r"`((?:seqjax|experiments|tests|\.ci)/[\w./]*)`", README):
+        assert (ROOT / path).exists(), path
