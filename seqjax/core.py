@@ -13,6 +13,7 @@ so that ds_t/ds_{t-1} is what `update` passes straight through plus (slopes of `
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -63,10 +64,10 @@ class Hidden:
     h: Array  # [H]
 
 
-def require_sizes(**sizes: int) -> None:
+def require_sizes(**sizes: Any) -> None:
     """Raise ValueError unless every named size is an integer of at least 1."""
     for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
             raise ValueError(f"{name} must be an integer of at least 1, got {size!r}")
 
 

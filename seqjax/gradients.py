@@ -7,11 +7,14 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from seqjax.sequences import concrete
+
 
 def safe_norm(x: Array, axis: int = 0) -> Array:
     """Euclidean norm along one axis, finite and non-zero wherever its true value is."""
-    top = jnp.abs(x).max(axis, keepdims=True)
-    scale = jnp.where((top > 0) & jnp.isfinite(top), top, 1)
+    top = jnp.abs(x).max(axis, keepdims=True, initial=0)
+    largest = 1 / jnp.finfo(x.dtype).tiny  # beyond it 1/scale would be subnormal, which XLA flushes to zero
+    scale = jnp.where(top > 0, jnp.minimum(top, largest), 1)
     return (jnp.sqrt(((x / scale) ** 2).sum(axis, keepdims=True)) * scale).squeeze(axis)
 
 
@@ -24,19 +27,21 @@ def clip_by_global_norm(limit: Array | float) -> optax.GradientTransformation:
     """Scale the gradient down to `limit` where its global norm is larger (Pascanu et al. 2013, algorithm 1).
 
     Unlike optax's, the norm does not overflow, so a huge finite gradient keeps its direction instead of becoming a
-    zero update; `limit` may be traced.
+    zero update; `limit` may be traced. Raises ValueError for a limit that is not above 0.
     """
+    if concrete(limit) and not limit > 0:
+        raise ValueError(
+            f"a gradient's norm can be clipped to a limit above 0 only, got {limit}: leave clip out for none"
+        )
 
     def update(grads: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
-        shrink = jnp.minimum(1, limit / jnp.maximum(global_norm(grads), jnp.finfo(jnp.float32).tiny))
-        return jax.tree.map(lambda g: g * shrink.astype(g.dtype), grads), state
+        root = jnp.minimum(1, jnp.sqrt(limit) / jnp.sqrt(global_norm(grads)))  # its square may be too small to hold
+        return jax.tree.map(lambda g: g * root.astype(g.dtype) * root.astype(g.dtype), grads), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
 def adam(learning_rate: Array | float, *, clip: Array | float | None = None) -> optax.GradientTransformation:
     """Adam (Kingma and Ba 2015), after clipping by global norm where `clip` is given; both may be traced."""
-    if isinstance(clip, (int, float)) and not clip > 0:
-        raise ValueError(f"clip must be above 0, got {clip}: leave it out for no clipping")
     first = [] if clip is None else [clip_by_global_norm(clip)]
     return optax.chain(*first, optax.adam(learning_rate))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import jax
@@ -85,7 +85,7 @@ def last_valid(mask: Array) -> Array:
     return jnp.where(mask, jnp.arange(len(mask))[:, None], -1).max(0)
 
 
-@lru_cache
+@cache
 def direct_path(cell: Cell) -> Cell:
     """The same cell with the gradient through its recurrent product cut, values unchanged.
 

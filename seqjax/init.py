@@ -3,13 +3,12 @@
     cell = with_init(rnn(), Orthogonal(gain=1.0), InputGaussian(variance=1.0), Bias(0.0))
 
 Edits are equal by value, so a cell built twice is one cell to jit. They also take traced numbers, so that a gain or
-a forget bias can be an axis of a sweep: `GateBias("f", value)(key, cell, params)`. All draws are in float32 (or the
-params' wider dtype) and cast once.
+a forget bias can be an axis of a sweep: `GateBias("f", value)(key, cell, params)`. All draws are in float32, cast once.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +16,12 @@ from jax import Array
 from jax.nn import initializers
 
 from seqjax.core import Affine, Cell, Params, set_bias
+from seqjax.sequences import concrete
 
 Edit = Callable[[Array, Cell, Params], Params]
 
 
-@lru_cache
+@cache
 def with_init(cell: Cell, *edits: Edit) -> Cell:
     """The same cell, whose `init` applies the edits in order to its own draw."""
 
@@ -73,6 +73,9 @@ class Gaussian:
     def __post_init__(self) -> None:
         if (self.variance is None) == (self.sigma_max is None):
             raise ValueError("give exactly one of variance and sigma_max to Gaussian")
+        size = self.sigma_max if self.variance is None else self.variance
+        if concrete(size) and not size >= 0:
+            raise ValueError(f"variance or sigma_max must be at least 0, got {size}")
 
     def __call__(self, key: Array, cell: Cell, params: Affine) -> Affine:
         return per_gate(key, cell, params, self.block)

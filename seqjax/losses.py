@@ -1,7 +1,7 @@
 """Losses and scores of a batch, averaged over valid steps only; an all-padding batch gives 0."""
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import jax.numpy as jnp
 import optax
@@ -15,9 +15,16 @@ def masked_mean(values: Array, mask: Array | None = None) -> Array:
     return jnp.where(mask, values, 0).sum() / jnp.maximum(mask.sum(), 1)
 
 
+def cleaned(outputs: Array, targets: Array, mask: Array | None) -> tuple[Array, Array]:
+    """Outputs [..., K] and targets [...] with zeros where masked, before anything is computed from them."""
+    if mask is None:
+        return outputs, targets
+    return jnp.where(mask[..., None], outputs, 0), jnp.where(mask, targets, 0)
+
+
 def cross_entropy(logits: Array, targets: Array, mask: Array | None = None) -> Array:
-    """Mean cross-entropy in nats of logits [..., K] against class numbers [...]; masked targets never matter."""
-    targets = targets if mask is None else jnp.where(mask, targets, 0)
+    """Mean cross-entropy in nats of logits [..., K] against class numbers [...]."""
+    logits, targets = cleaned(logits, targets, mask)
     return masked_mean(optax.softmax_cross_entropy_with_integer_labels(logits, targets), mask)
 
 
@@ -28,11 +35,11 @@ def accuracy(logits: Array, targets: Array, mask: Array | None = None) -> Array:
 
 def squared_error(outputs: Array, targets: Array, mask: Array | None = None) -> Array:
     """Mean squared error of outputs [..., 1] against numbers [...]."""
-    targets = targets if mask is None else jnp.where(mask, targets, 0)
+    outputs, targets = cleaned(outputs, targets, mask)
     return masked_mean((outputs[..., 0] - targets) ** 2, mask)
 
 
-@lru_cache
+@cache
 def within(tolerance: float) -> Callable[..., Array]:
     """Score function: share of outputs [..., 1] closer than `tolerance` to their target [...]."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -93,7 +93,7 @@ def alphabet(params: NetworkParams) -> int:
     return params.body[0].forward.W_ih.shape[1] if params.embed is None else params.embed.shape[0]
 
 
-@lru_cache
+@cache
 def network(
     cell: Cell,
     *,

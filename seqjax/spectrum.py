@@ -17,8 +17,8 @@ class Block:
 
 
 def square(matrix: Any) -> np.ndarray:
-    """The matrix in float64; ValueError unless it is square and finite."""
-    M = np.asarray(matrix, np.float64)
+    """The matrix in double precision; ValueError unless it is square and finite."""
+    M = np.asarray(matrix, np.complex128 if np.iscomplexobj(matrix) else np.float64)
     if M.ndim != 2 or M.shape[0] != M.shape[1] or not M.size:
         raise ValueError(f"matrix must be square, got shape {list(M.shape)}")
     if not np.isfinite(M).all():

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -152,11 +152,11 @@ def evaluate(recipe: Recipe, params: NetworkParams, key: Array, *, examples: int
     return judge(recipe, params, recipe.task.held_out(key, examples), recipe.task.score)
 
 
-@lru_cache
+@cache
 def programs(recipe: Recipe, plan: Plan) -> tuple[Callable[..., Any], Callable[[int], Any], Callable[..., Any]]:
     """Compiled begin, advance(n) and evaluate(examples) over many runs of one recipe."""
-    advances = lru_cache(lambda updates: jax.jit(spread(partial(advance, recipe, updates), plan)))
-    scores = lru_cache(lambda examples: jax.jit(spread(partial(evaluate, recipe, examples=examples), plan)))
+    advances = cache(lambda updates: jax.jit(spread(partial(advance, recipe, updates), plan)))
+    scores = cache(lambda examples: jax.jit(spread(partial(evaluate, recipe, examples=examples), plan)))
     return jax.jit(spread(partial(begin, recipe), plan)), advances, scores
 
 

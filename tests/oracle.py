@@ -91,6 +91,11 @@ def random_mask(*shape: int, seed: int = 3) -> Array:
     return jnp.asarray(np.random.default_rng(seed).random(shape or (B, T)) > 1 / 3)
 
 
+def prefix(lengths: Any) -> Array:
+    """The mask [B, T] of the steps before each length."""
+    return jnp.arange(T)[None] < jnp.asarray(lengths)[:, None]
+
+
 def generic(tree: Any) -> Array:
     """A fixed linear function, with a weight of its own for every entry of every float array, to differentiate."""
     flat = jnp.concatenate([a.ravel() for a in jax.tree.leaves(tree) if a.dtype != bool])

@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "seqjax"
 RANKS = {
-    0: ("core", "sequences", "losses", "gradients", "sweep", "statistics", "progress"),
-    1: ("cells", "init", "unroll", "tasks"),
+    0: ("core", "sequences", "losses", "sweep", "statistics", "progress"),
+    1: ("cells", "init", "gradients", "unroll", "tasks"),
     2: ("stack",),
     3: ("network", "spectrum", "horizon"),
     4: ("train",),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis.extra.numpy import arrays
-from oracle import B, D, H, T, close, generic, jiggle, loop, random_mask, random_state, random_xs, same, stacked
+from oracle import B, D, H, T, close, generic, jiggle, loop, prefix, random_mask, random_state, random_xs, same, stacked
 
 from seqjax import gru, init_stack, lstm, rnn, unroll_stack
 
@@ -80,8 +80,7 @@ def test_states_come_in_the_order_l0f_l0b_l1f_l1b():
     for n, (state, trace) in enumerate(zip(stack.final, stack.traces, strict=True)):
         close(state, jax.tree.map(lambda a, n=n: a[last, first if n % 2 else lengths - 1], trace.after))
     same(stack.ys, jnp.concatenate([stack.traces[2].ys, stack.traces[3].ys], -1))
-    valid = (np.arange(T) < lengths[:, None])[..., None]
-    same(stack.ys, jnp.where(valid, jnp.concatenate([t.after.h for t in stack.traces[2:]], -1), 0))
+    same(stack.ys, jnp.where(prefix(lengths)[..., None], jnp.concatenate([t.after.h for t in stack.traces[2:]], -1), 0))
     lower = jnp.concatenate([stack.traces[0].ys, stack.traces[1].ys], -1)
     close(stack.traces[3].us, lower @ params[1].backward.W_ih.T + bias(params[1].backward))
 
@@ -118,7 +117,7 @@ def segments_by_hand(params, xs, mask, reset, bidirectional):
 def test_ragged_rows_are_the_rows_alone(bidirectional):
     """Every row of a ragged batch, padded with NaN, is the row cut at its length."""
     params, lengths = random_stack(bidirectional=bidirectional), jnp.array([0, T, 3, 1])
-    padded = jnp.where((np.arange(T) < lengths[:, None])[..., None], XS, jnp.nan)
+    padded = jnp.where(prefix(lengths)[..., None], XS, jnp.nan)
     stack = unroll_stack(LSTM, params, padded, lengths=lengths)
     for b, n in enumerate(lengths):
         if n == 0:
@@ -132,8 +131,8 @@ def test_ragged_rows_are_the_rows_alone(bidirectional):
 
 def test_one_sequence_is_a_batch_of_one_and_no_steps_give_no_outputs():
     """Layouts: ys [T, 2H], states [H]; T = 0 hands the states on."""
-    params, options = random_stack(), {"mask": MASK[0], "reset": ~MASK[1]}
-    one = unroll_stack(LSTM, params, XS[0], **options)
+    params = random_stack()
+    one = unroll_stack(LSTM, params, XS[0], mask=MASK[0], reset=~MASK[1])
     same(one, jax.tree.map(lambda a: a[0], unroll_stack(LSTM, params, XS[:1], mask=MASK[:1], reset=~MASK[1:2])))
     assert one.ys.shape == (T, 2 * H)
     states = random_states(params)

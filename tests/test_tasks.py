@@ -18,7 +18,7 @@ def toy(labels=(0, 1, 1, 2, 1, 0, 2, 1, 1, 1), classes=3):
     """Ten sequences that carry their own row number, in a classification task."""
     rows = np.arange(float(len(labels)))
     train = Batch(np.broadcast_to(rows[:, None, None], (len(labels), 4, 2)), np.array(labels), rows.astype(int) % 5)
-    return classification("toy", train, Batch(train.xs[:5], train.targets[:5]), classes=classes)
+    return classification("toy", train, Batch(train.xs[6:], train.targets[6:]), classes=classes)
 
 
 DRAWN = {"recall": recall(length=30), "adding": adding(length=5), "toy": toy()}
@@ -137,14 +137,14 @@ def test_a_classification_batch_keeps_rows_together():
     np.testing.assert_array_equal(rows, rows_of_update(KEY, 0, 10, 10))
     np.testing.assert_array_equal(batch.targets, np.array([0, 1, 1, 2, 1, 0, 2, 1, 1, 1])[rows])
     np.testing.assert_array_equal(batch.lengths, rows % 5)
-    assert task.held_out(KEY, 2).targets.tolist() == [0, 1, 1, 2, 1]
+    assert task.held_out(KEY, 2).targets.tolist() == [2, 1, 1, 1]
     assert (task.D, task.K, task.inputs, task.readout) == (2, 3, "vector", "last")
 
 
 def test_chance_in_classification_is_the_largest_class():
     """Of the test set; the loss is the entropy of the training labels."""
     task = toy()
-    assert task.chance == 3 / 5
+    assert task.chance == 3 / 4
     np.testing.assert_allclose(task.chance_loss, -(0.4 * math.log(0.2) + 0.6 * math.log(0.6)), rtol=1e-12)
 
 

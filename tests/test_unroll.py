@@ -20,6 +20,7 @@ from oracle import (
     differentiated,
     loop,
     loss_of,
+    prefix,
     random_mask,
     random_params,
     random_state,
@@ -38,11 +39,6 @@ NO_RESET = jnp.zeros((B, T), bool)
 few = settings(max_examples=15, deadline=None, derandomize=True, database=None)
 flags = arrays(bool, (B, T))
 ragged = st.lists(st.integers(0, T), min_size=B, max_size=B).map(np.array)
-
-
-def prefix(lengths):
-    """The mask of the steps before each length."""
-    return jnp.arange(T) < jnp.asarray(lengths)[:, None]
 
 
 @both_directions

@@ -1,6 +1,6 @@
 """Gated recurrent unit (Cho et al. 2014), with the reset gate after the product (PyTorch, cuDNN) or before it."""
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import jax.numpy as jnp
@@ -37,7 +37,7 @@ def no_product(params: Affine, state: Hidden) -> tuple[()]:
     return ()
 
 
-@lru_cache
+@cache
 def gru(*, reset_after: bool = True, keep_bias: float | None = None) -> Cell:
     """GRU cell with gates r, z, n in PyTorch's order, equal to `nn.GRU` where `reset_after` holds.
 

@@ -1,7 +1,7 @@
 """Long short-term memory (Hochreiter and Schmidhuber 1997; forget gate by Gers et al. 2000)."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ def update(params: Affine, state: LSTMState, u: Array, a: Array) -> LSTMState:
     return LSTMState(h=sigmoid(o) * jnp.tanh(c), c=c)
 
 
-@lru_cache
+@cache
 def lstm(*, forget_bias: float | None = 1.0) -> Cell:
     """LSTM cell with gates i, f, g, o in PyTorch's order, equal to `nn.LSTM`.
 

@@ -1,6 +1,6 @@
 """The plain recurrent network (Elman 1990): one affine map and one nonlinearity."""
 
-from functools import lru_cache
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from seqjax.core import Affine, Cell, Hidden, gated
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu}
 
 
-@lru_cache
+@cache
 def rnn(*, activation: str = "tanh") -> Cell:
     """Plain recurrent cell, h_t = φ(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh), φ = tanh or relu.
 

@@ -1,6 +1,6 @@
 """The adding problem (Hochreiter and Schmidhuber 1997): the sum of two marked numbers."""
 
-from functools import lru_cache
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from seqjax.tasks.task import Batch, Task
 TOLERANCE = 0.04  # Hochreiter and Schmidhuber 1997 count an answer right within this
 
 
-@lru_cache
+@cache
 def adding(*, length: int) -> Task:
     """Numbers from U(0, 1), one in each half marked; the target, at the last step, is the sum of the marked two.
 

@@ -1,6 +1,6 @@
 """First-symbol recall: say at the last step what came at the first."""
 
-from functools import lru_cache
+from functools import cache
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ from seqjax.losses import accuracy, cross_entropy
 from seqjax.tasks.task import Batch, Task
 
 
-@lru_cache
+@cache
 def recall(*, length: int, alphabet: int = 8) -> Task:
     """`length` uniform symbols; the target, at the last step, is the first. Chance is 1/alphabet (loss ln alphabet)."""
     require_sizes(length=length, alphabet=alphabet)

@@ -4,7 +4,7 @@
 without importing it.
 """
 
-from functools import lru_cache
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def padded(cases: list[np.ndarray], T: int) -> tuple[np.ndarray, np.ndarray]:
     return xs, np.array([len(case) for case in cases], np.int32)
 
 
-@lru_cache
+@cache
 def japanese_vowels() -> tuple[Batch, Batch]:
     """Training and test utterances, xs [B, 29, 12], lengths [B], speakers 0..8 [B].
 
@@ -63,7 +63,7 @@ def japanese_vowels() -> tuple[Batch, Batch]:
     return batches[0], batches[1]
 
 
-@lru_cache
+@cache
 def vowels() -> Task:
     """JapaneseVowels as a task: speaker from the last valid frame; chance is the largest speaker's share, 88/370."""
     train, test = japanese_vowels()
