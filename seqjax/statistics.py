@@ -24,8 +24,7 @@ def rate(successes: int, trials: int) -> Rate:
     """A success rate; ValueError unless both are whole numbers, 0 <= successes <= trials and trials >= 1."""
     from scipy.stats import binomtest
 
-    whole = int(successes) == successes and int(trials) == trials
-    if not whole or not 0 <= successes <= trials or trials < 1:
-        raise ValueError(f"need whole numbers, 0 <= successes <= trials, trials >= 1, got {successes} of {trials}")
+    if not 0 <= successes <= trials or trials < 1 or successes % 1 or trials % 1:
+        raise ValueError(f"need 0 <= successes <= trials and trials >= 1, whole numbers, got {successes} of {trials}")
     interval = binomtest(int(successes), int(trials)).proportion_ci(0.95, method="wilson")
     return Rate(int(successes), int(trials), float(interval.low), float(interval.high))

@@ -45,7 +45,7 @@ def test_rates_are_told_apart_by_their_intervals():
     assert none.overlaps(none)
 
 
-@pytest.mark.parametrize(("successes", "trials"), [(-1, 5), (6, 5), (0, 0), (1, 0), (0, -1), (math.nan, 5)])
+@pytest.mark.parametrize(("successes", "trials"), [(-1, 5), (6, 5), (0, 0), (1, 0), (0, -1), (math.nan, 5), (2.5, 5)])
 def test_what_is_not_a_rate_is_refused(successes, trials):
     """With what was given."""
     with pytest.raises(ValueError, match="need 0 <= successes <= trials"):
