@@ -30,9 +30,7 @@ def clip_by_global_norm(limit: Array | float) -> optax.GradientTransformation:
     zero update; `limit` may be traced. Raises ValueError for a limit that is not above 0.
     """
     if concrete(limit) and not limit > 0:
-        raise ValueError(
-            f"a gradient's norm can be clipped to a limit above 0 only, got {limit}: leave clip out for none"
-        )
+        raise ValueError(f"the limit of a clip must be above 0, got {limit}: leave the clip out for no clipping")
 
     def update(grads: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
         root = jnp.minimum(1, jnp.sqrt(limit) / jnp.sqrt(global_norm(grads)))  # its square may be too small to hold

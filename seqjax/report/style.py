@@ -34,7 +34,6 @@ RULES = {
     "axes.titlelocation": "left",
     "axes.titlesize": 11,
     "svg.hashsalt": "seqjax",
-    "svg.fonttype": "none",
 }
 
 
