@@ -34,7 +34,7 @@ def gradient_profile(
     xs: Array,
     targets: Array,
     *,
-    lengths: Array | None = None,
+    lengths: Any = None,
     loss: Callable[..., Array] = cross_entropy,
 ) -> Profile:
     """‖dL/ds_t‖ of a batch xs [B, T, ..], L being each row's own loss, for every layer, direction and lag.

@@ -102,10 +102,9 @@ def checked_floats(xs: Any, mask: Array | None) -> Array:
         valid = np.isfinite(np.asarray(xs, np.float64)).all(-1)
         valid = valid if mask is None else valid | ~np.asarray(mask)
         if not valid.all():
-            where = tuple(int(i) for i in np.argwhere(~valid)[0])
-            raise ValueError(
-                f"xs holds NaN or infinity in a valid step, first at [batch,] step {where}: mask it or mend it"
-            )
+            *row, step = (int(i) for i in np.argwhere(~valid)[0])
+            place = f"row {row[0]}, step {step}" if row else f"step {step}"
+            raise ValueError(f"xs holds NaN or infinity in a valid step (first: {place}): mask that step or mend it")
     return xs
 
 

@@ -53,10 +53,10 @@ def unroll_stack(
     params: tuple[Layer, ...],
     xs: Array,
     *,
-    lengths: Array | None = None,
-    mask: Array | None = None,
+    lengths: Any = None,
+    mask: Any = None,
     state: tuple[State, ...] | None = None,
-    reset: Array | None = None,
+    reset: Any = None,
 ) -> StackTrace:
     """Run a stack over one sequence [T, D] or a batch [B, T, D]; arguments, layout and errors as for `unroll`.
 
@@ -68,9 +68,10 @@ def unroll_stack(
     if state is not None:
         if len(state) != len(halves):
             raise ValueError(f"state must hold {len(halves)} states, one per layer and direction, got {len(state)}")
-        state = batch_last(add_batch(state, steps.batched))
+        state = add_batch(state, steps.batched)
         for (half, _), part in zip(halves, state, strict=True):
             check_state(cell, half, part, steps.xs.shape[-1])
+        state = batch_last(state)
     return outside(scan_stack(cell, params, steps.xs, state, steps.mask, steps.reset), steps)
 
 

@@ -24,7 +24,7 @@ class Trace:
     Batch leads in what `unroll` returns and is last inside; one sequence has no batch axis.
     """
 
-    us: Any  # [B, T, G*H] projected inputs
+    us: Any  # [B, T, G*H] projected inputs, of zeros where masked
     before: State  # fields [B, T, H], the state that entered step t
     after: State  # fields [B, T, H], the state that left step t
     final: State  # fields [B, H], the state after the last step scanned
@@ -37,11 +37,11 @@ def unroll(
     params: Params,
     xs: Array,
     *,
-    lengths: Array | None = None,
-    mask: Array | None = None,
+    lengths: Any = None,
+    mask: Any = None,
     state: State | None = None,
     reverse: bool = False,
-    reset: Array | None = None,
+    reset: Any = None,
 ) -> Trace:
     """Run a cell over one sequence [T, D] or a batch [B, T, D]; every array of the Trace has the layout of `xs`.
 
@@ -56,8 +56,9 @@ def unroll(
     """
     steps = steps_of(xs, rank=2, lengths=lengths, mask=mask, reset=reset)
     if state is not None:
-        state = batch_last(add_batch(state, steps.batched))
+        state = add_batch(state, steps.batched)
         check_state(cell, params, state, steps.xs.shape[-1])
+        state = batch_last(state)
     trace = scan(cell, params, steps.xs, state, steps.mask, steps.reset, reverse=reverse)
     return outside(trace, steps)
 
@@ -68,10 +69,10 @@ def outside(trace: Any, steps: Steps) -> Any:
 
 
 def check_state(cell: Cell, params: Params, state: State, B: int) -> None:
-    """Raise ValueError unless `state` has the structure and shapes of the cell's own, with batch B last."""
-    want = jax.eval_shape(lambda p: start(cell, p, B), params)
+    """Raise ValueError unless `state` has the structure and shapes of the cell's own, with batch B first."""
+    want = jax.tree.map(lambda s: (B, *s.shape), jax.eval_shape(cell.start, params))
     got = jax.tree.map(jnp.shape, state)
-    if got != jax.tree.map(jnp.shape, want):
+    if got != want:
         raise ValueError(f"state must be like the cell's start(params), [B, H] in a batch of {B}: got shapes {got}")
 
 
@@ -93,8 +94,14 @@ def over_time(function: Any) -> Any:
 def widen(cell: Cell, params: Params, state: State, us: Any) -> State:
     """Cast the initial state, once, to the dtype that a step returns, so that the scan's carry keeps its type."""
     u = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), us)
+    state = jax.tree.map(at_least_float32, state)
     new = jax.eval_shape(partial(step, cell), params, state, u)
     return jax.tree.map(lambda s, n: s.astype(jnp.promote_types(s.dtype, n.dtype)), state, new)
+
+
+def at_least_float32(s: Array) -> Array:
+    """Floating-point fields in float32 or wider; others as they are."""
+    return s.astype(jnp.promote_types(s.dtype, jnp.float32)) if jnp.issubdtype(s.dtype, jnp.floating) else s
 
 
 def step(cell: Cell, params: Params, state: State, u: Any) -> State:
@@ -127,7 +134,8 @@ def scan(
     def body(s: State, inputs: Any) -> tuple[State, State]:
         u, m, flag, nudge = inputs
         s = entering(flag, origin, s)
-        s = select(m, step(cell, params, s, u), s)
+        valid = s if m is None else entering(~m, origin, s)  # a NaN state held by a masked step stays out of gradients
+        s = select(m, step(cell, params, valid, u), s)
         s = s if nudge is None else jax.tree.map(jnp.add, s, nudge)
         return s, s
 
