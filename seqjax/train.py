@@ -118,7 +118,7 @@ def update(recipe: Recipe, hyper: Hyper, state: TrainState) -> tuple[TrainState,
     steps, opt_state = optimizer_of(recipe, hyper).update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, steps)
     norm = global_norm(grads)
-    finite = jnp.isfinite(jnp.stack([loss, norm, global_norm(params)]))
+    finite = jnp.stack([jnp.isfinite(loss), jnp.isfinite(norm), all_finite(params)])
     before, failed = state.failed_at >= 0, ~finite.all()
     new = replace(state, params=params, opt_state=opt_state)
     kept = jax.tree.map(
@@ -132,6 +132,11 @@ def update(recipe: Recipe, hyper: Hyper, state: TrainState) -> tuple[TrainState,
         cause=jnp.where(~before & failed, finite.argmin() + 1, state.cause).astype(jnp.int32),
     )
     return after, History(*(jnp.where(before, jnp.nan, value) for value in (loss, norm)))
+
+
+def all_finite(tree: Any) -> Array:
+    """Whether no entry of any array is NaN or infinite."""
+    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()
 
 
 def advance(recipe: Recipe, updates: int, state: TrainState, hyper: Hyper) -> tuple[TrainState, History]:

@@ -134,8 +134,8 @@ def scan(
     def body(s: State, inputs: Any) -> tuple[State, State]:
         u, m, flag, nudge = inputs
         s = entering(flag, origin, s)
-        valid = s if m is None else entering(~m, origin, s)  # a NaN state held by a masked step stays out of gradients
-        s = select(m, step(cell, params, valid, u), s)
+        used = s if m is None else entering(~m, origin, s)  # a NaN held at a masked step must stay out of gradients
+        s = select(m, step(cell, params, used, u), s)
         s = s if nudge is None else jax.tree.map(jnp.add, s, nudge)
         return s, s
 

@@ -179,8 +179,11 @@ BAD = {
     "xs too wide": ({"xs": random_xs(B, T, D + 1)}, "xs"),
     "xs too narrow": ({"xs": random_xs(B, T, 1)}, "xs"),
     "xs of integers": ({"xs": jnp.ones((B, T, D), int)}, "xs"),
-    "NaN in xs": ({"xs": XS.at[1, 2, 0].set(jnp.nan)}, "xs.*1, 2"),
-    "infinity in the last valid step": ({"xs": XS.at[1, 2].set(jnp.inf), "lengths": np.full(B, 3)}, "xs.*1, 2"),
+    "NaN in xs": ({"xs": XS.at[1, 2, 0].set(jnp.nan)}, "xs.*row 1, step 2"),
+    "infinity in the last valid step": (
+        {"xs": XS.at[1, 2].set(jnp.inf), "lengths": np.full(B, 3)},
+        "xs.*row 1, step 2",
+    ),
     "NaN between holes": ({"xs": XS.at[1, 2].set(jnp.nan), "mask": MASK.at[1, 2].set(True)}, "xs"),
     "negative length": ({"lengths": [1, 2, -1, 0]}, "lengths.*-1 in row 2"),
     "length above T": ({"lengths": [1, T + 1, T, 0]}, f"lengths.*{T + 1} in row 1"),
