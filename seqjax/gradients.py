@@ -32,9 +32,9 @@ def clip_by_global_norm(limit: Array | float) -> optax.GradientTransformation:
     if concrete(limit) and not limit > 0:
         raise ValueError(f"the limit of a clip must be above 0, got {limit}: leave the clip out for no clipping")
 
-    def update(grads: Any, state: optax.EmptyState, params: Any = None) -> tuple[Any, optax.EmptyState]:
-        root = jnp.minimum(1, jnp.sqrt(limit) / jnp.sqrt(global_norm(grads)))  # its square may be too small to hold
-        return jax.tree.map(lambda g: g * root.astype(g.dtype) * root.astype(g.dtype), grads), state
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        root = jnp.minimum(1, jnp.sqrt(limit) / jnp.sqrt(global_norm(updates)))  # its square may be too small to hold
+        return jax.tree.map(lambda g: g * root.astype(g.dtype) * root.astype(g.dtype), updates), state
 
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 

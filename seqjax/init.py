@@ -9,6 +9,7 @@ a forget bias can be an axis of a sweep: `GateBias("f", value)(key, cell, params
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -73,7 +74,7 @@ class Gaussian:
     def __post_init__(self) -> None:
         if (self.variance is None) == (self.sigma_max is None):
             raise ValueError("give exactly one of variance and sigma_max to Gaussian")
-        size = self.sigma_max if self.variance is None else self.variance
+        size: Any = self.sigma_max if self.variance is None else self.variance
         if concrete(size) and not size >= 0:
             raise ValueError(f"variance or sigma_max must be at least 0, got {size}")
 

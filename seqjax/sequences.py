@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.core import Tracer
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def select(mask: Array | None, new: Any, old: Any) -> Any:
 
 def concrete(x: Any) -> bool:
     """Whether the values of x can be looked at (they cannot inside jit, grad or vmap)."""
-    return not isinstance(x, jax.core.Tracer)
+    return not isinstance(x, Tracer)
 
 
 def mask_of(lengths: Any, T: int) -> Array:

@@ -65,14 +65,15 @@ def unroll_stack(
     """
     steps = steps_of(xs, rank=2, lengths=lengths, mask=mask, reset=reset)
     halves = [half for layer in params for half in layer.halves()]
+    inside = None
     if state is not None:
         if len(state) != len(halves):
             raise ValueError(f"state must hold {len(halves)} states, one per layer and direction, got {len(state)}")
-        state = add_batch(state, steps.batched)
-        for (half, _), part in zip(halves, state, strict=True):
+        batched = add_batch(state, steps.batched)
+        for (half, _), part in zip(halves, batched, strict=True):
             check_state(cell, half, part, steps.xs.shape[-1])
-        state = batch_last(state)
-    return outside(scan_stack(cell, params, steps.xs, state, steps.mask, steps.reset), steps)
+        inside = batch_last(batched)
+    return outside(scan_stack(cell, params, steps.xs, inside, steps.mask, steps.reset), steps)
 
 
 def scan_stack(

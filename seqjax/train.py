@@ -13,14 +13,14 @@ import numpy as np
 import optax
 from jax import Array
 
-from seqjax.core import require_sizes
+from seqjax.core import Params, require_sizes
 from seqjax.gradients import adam, global_norm
-from seqjax.network import Network, NetworkParams
+from seqjax.network import Network
 from seqjax.sequences import batch_last, mask_of
 from seqjax.sweep import Plan, gather, grid, plan_for, run_many, seed_keys, spread
 from seqjax.tasks.task import Batch, Task
 
-Hyper = Mapping[str, Array]
+Hyper = Mapping[str, Any]
 CAUSES = ("", "loss", "gradient", "params")
 ADAM = adam(3e-3)
 TEST = 1  # folded into a run's key to draw what it is tested on
@@ -40,7 +40,7 @@ class Recipe:
     updates: int = 1500
     batch: int = 64
     optimizer: optax.GradientTransformation | Callable[[Hyper], optax.GradientTransformation] = ADAM
-    edit: Callable[[Array, NetworkParams, Hyper], NetworkParams] | None = None
+    edit: Callable[[Array, Params, Hyper], Params] | None = None
 
     def __post_init__(self) -> None:
         require_sizes(hidden=self.hidden, updates=self.updates, batch=self.batch)
@@ -55,7 +55,7 @@ class Recipe:
 class TrainState:
     """One run at one moment; all that is needed to go on."""
 
-    params: NetworkParams
+    params: Params
     opt_state: Any
     key: Array  # of the data
     step: Array  # updates done
@@ -88,7 +88,7 @@ def begin(recipe: Recipe, key: Array, hyper: Hyper) -> TrainState:
     """A run before its first update. ValueError for a hyperparameter that nothing in the recipe reads."""
     hyper = Read(hyper)
     start, edit, data = jax.random.split(key, 3)
-    params = recipe.network.init(start, recipe.task.D, recipe.hidden, recipe.task.K)
+    params: Params = recipe.network.init(start, recipe.task.D, recipe.hidden, recipe.task.K)
     if recipe.edit is not None:
         params = recipe.edit(edit, params, hyper)
     opt_state = optimizer_of(recipe, hyper).init(params)
@@ -103,7 +103,7 @@ def optimizer_of(recipe: Recipe, hyper: Hyper) -> optax.GradientTransformation:
     return given if isinstance(given, optax.GradientTransformation) else given(hyper)
 
 
-def judge(recipe: Recipe, params: NetworkParams, batch: Batch, measure: Callable[..., Array]) -> Array:
+def judge(recipe: Recipe, params: Params, batch: Batch, measure: Callable[..., Array]) -> Array:
     """A loss or score of the network on a batch, over valid steps only."""
     mask = None if batch.lengths is None else batch_last(mask_of(batch.lengths, batch.xs.shape[1]))
     output = recipe.network.forward(params, batch_last(batch.xs), mask)
@@ -152,7 +152,7 @@ def train(key: Array, recipe: Recipe, **hyper: float) -> tuple[TrainState, Histo
     return advance(recipe, recipe.updates, begin(recipe, key, hyper), hyper)
 
 
-def evaluate(recipe: Recipe, params: NetworkParams, key: Array, *, examples: int = 2000) -> Array:
+def evaluate(recipe: Recipe, params: Params, key: Array, *, examples: int = 2000) -> Array:
     """Score on data that training has not seen: so many fresh sequences, or the whole test set where there is one."""
     return judge(recipe, params, recipe.task.held_out(key, examples), recipe.task.score)
 

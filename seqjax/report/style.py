@@ -26,7 +26,7 @@ NAMES = {
     "bigru": "bidirectional GRU",
 }
 GREY = "#666666"
-RULES = {
+RULES: Any = {
     "font.family": "DejaVu Sans",
     "font.size": 10,
     "axes.spines.top": False,

@@ -27,8 +27,8 @@ def adding(*, length: int) -> Task:
     def sample(key: Array, examples: int) -> Batch:
         numbers, first, second = jax.random.split(key, 3)
         values = jax.random.uniform(numbers, (examples, length))
-        i = jax.random.randint(first, examples, 0, length // 2)
-        j = jax.random.randint(second, examples, length // 2, length)
+        i = jax.random.randint(first, (examples,), 0, length // 2)
+        j = jax.random.randint(second, (examples,), length // 2, length)
         marks = jax.nn.one_hot(i, length) + jax.nn.one_hot(j, length)
         return Batch(jnp.stack([values, marks], axis=-1), (values * marks).sum(1))
 

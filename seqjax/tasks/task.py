@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 from jax import Array
@@ -12,9 +13,9 @@ from jax import Array
 class Batch:
     """Sequences with their targets."""
 
-    xs: Array  # [B, T] tokens or [B, T, D] vectors
-    targets: Array  # [B] for a task read at the last step, [B, T] for one read at every step
-    lengths: Array | None = None  # [B]; None where every row is full
+    xs: Any  # [B, T] tokens or [B, T, D] vectors
+    targets: Any  # [B] for a task read at the last step, [B, T] for one read at every step
+    lengths: Any = None  # [B]; None where every row is full
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from seqjax.tasks.arrays import classification
 from seqjax.tasks.task import Batch, Task
 
 FILES = "aeon/datasets/data/JapaneseVowels/JapaneseVowels_{}.ts"
-INSTALL = "pip install 'seqjax[data]'"
+INSTALL = "pip install '.[data]' in the seqjax checkout, or pip install aeon"
 
 
 def data_file(part: str) -> Path:
@@ -24,7 +24,7 @@ def data_file(part: str) -> Path:
     except metadata.PackageNotFoundError:
         path = None
     if path is None or not path.is_file():
-        raise ValueError(f"JapaneseVowels needs the extra `data` (the aeon distribution): run  {INSTALL}")
+        raise ValueError(f"JapaneseVowels needs the extra `data` (the aeon distribution): run {INSTALL}")
     return path
 
 
