@@ -40,7 +40,8 @@ def gradient_profile(
     """‖dL/ds_t‖ of a batch xs [B, T, ..], L being each row's own loss, for every layer, direction and lag.
 
     `network` is a `Network` whose readout is "last" or "every", to which `loss(predictions, targets, mask)`, a mean
-    over the batch, is applied. Raises ValueError as `network.apply` does, and for other readouts.
+    over the batch, is applied. Raises ValueError as `network.apply` does, for other readouts, and for targets that are
+    not one row each.
     """
     if network.readout not in ("last", "every"):
         raise ValueError(
@@ -48,6 +49,10 @@ def gradient_profile(
         )
     steps = network.steps(params, xs, lengths=lengths)
     mask, rows = steps.mask, steps.xs.shape[-1]
+    if not steps.batched or jnp.shape(targets)[:1] != (rows,):
+        raise ValueError(
+            f"xs must be a batch with one row of targets each, got {jnp.shape(xs)} and {jnp.shape(targets)}"
+        )
     judged = mask.T if network.readout == "every" and mask is not None else None
 
     def total(perturb: Any) -> Array:

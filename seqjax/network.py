@@ -12,6 +12,7 @@ from jax import Array
 from seqjax.core import Cell, require_sizes
 from seqjax.sequences import Steps, batch_first, drop_batch, steps_of
 from seqjax.stack import Layer, StackTrace, init_stack, scan_stack
+from seqjax.unroll import over_batch
 
 INPUTS = ("onehot", "embedding", "vector")
 READOUTS = ("every", "last", "both")
@@ -159,7 +160,7 @@ def summary(cell: Cell, body: tuple[Layer, ...], trace: StackTrace) -> Array:
     """What the top layer's final states show, [H, B] or [forward; backward]."""
     halves = body[-1].halves()
     finals = trace.final[-len(halves) :]
-    read = jax.vmap(cell.read, (None, -1), -1)
+    read = over_batch(cell.read)
     return jnp.concatenate([read(half, state) for (half, _), state in zip(halves, finals, strict=True)])
 
 

@@ -193,10 +193,13 @@ def test_fit_decay_of_ragged_and_dying_rows():
 
 
 def test_profile_refuses():
-    """Two readouts at once, and what the network's own door refuses."""
+    """Two readouts at once, rows without targets, and what the network's own door refuses."""
     net, params, xs, targets = example(seqjax.rnn(), readout="both")
     with pytest.raises(ValueError, match="must read"):
         seqjax.gradient_profile(net, params, xs, targets)
     net, params, xs, targets = example(seqjax.rnn())
+    for sequences, answers in ((xs[0], targets), (xs, targets[:2])):
+        with pytest.raises(ValueError, match="one row of targets each"):
+            seqjax.gradient_profile(net, params, sequences, answers)
     with pytest.raises(ValueError, match=r"lengths must lie in 0\.\.6"):
         seqjax.gradient_profile(net, params, xs, targets, lengths=jnp.array([7, 1, 1]))
