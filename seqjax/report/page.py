@@ -19,7 +19,7 @@ h1 {{ font-size: 1.6rem; margin: 0 0 .3rem; }} h2 {{ font-size: 1.2rem; margin: 
 nav a {{ margin-right: 1rem; }}
 article {{ background: #fff; border: 1px solid #ddd; border-radius: 8px; padding: 1.2rem 1.4rem; margin: 1.2rem 0; }}
 img {{ width: 100%; height: auto; margin: .6rem 0; }}
-table {{ border-collapse: collapse; width: 100%; font-size: .93rem; }}
+table {{ border-collapse: collapse; width: 100%; font-size: .93rem; margin-bottom: 1rem; }}
 th, td {{ text-align: left; vertical-align: top; padding: .35rem .7rem .35rem 0; border-top: 1px solid #e4e4e4; }}
 .holds, .refuted {{ color: #00664b; font-weight: 600; }} .FAILS {{ color: #b30000; font-weight: 700; }}
 .muted, .not {{ color: #666; font-size: .88rem; }} code {{ font-size: .85rem; overflow-wrap: anywhere; }}
@@ -69,9 +69,7 @@ def card(experiments: Mapping[str, Experiment], run: Run) -> str:
     """One run."""
     name, place = run.folder.parent.name, run.environment
     minutes, seconds = divmod(round(place["seconds"]), 60)
-    where = (
-        f"{place['device']}, {place['cores']} cores, {minutes} min {seconds} s, finished {place['finished'][:16]} UTC"
-    )
+    where = f"{place['device']} ({place['processor']}), {place['cores']} cores, {minutes} min {seconds} s, finished {place['finished'][:16]} UTC"
     rows = "".join(row(claim) for claim in run.claims)
     return CARD.format(
         anchor=escape(anchor(run)),

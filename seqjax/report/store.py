@@ -150,11 +150,19 @@ def environment(seconds: float) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "device": f"{jax.local_device_count()} x {jax.devices()[0].device_kind}",
         "cores": os.cpu_count(),
-        "machine": platform.machine(),
+        "processor": processor(),
         "python": sys.version.split()[0],
         "versions": {name: version(name) for name in packages},
         "commit": commit(),
     }
+
+
+def processor() -> str:
+    """The processor's name, as far as the system tells."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def version(name: str) -> str:
