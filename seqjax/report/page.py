@@ -69,7 +69,8 @@ def card(experiments: Mapping[str, Experiment], run: Run) -> str:
     """One run."""
     name, place = run.folder.parent.name, run.environment
     minutes, seconds = divmod(round(place["seconds"]), 60)
-    where = f"{place['device']} ({place['processor']}), {place['cores']} cores, {minutes} min {seconds} s, finished {place['finished'][:16]} UTC"
+    machine = f"{place['device']} ({place['processor']}), {place['cores']} cores"
+    where = f"{machine}, {minutes} min {seconds} s, finished {place['finished'][:16]} UTC"
     rows = "".join(row(claim) for claim in run.claims)
     return CARD.format(
         anchor=escape(anchor(run)),
