@@ -86,7 +86,7 @@ def test_gru_before_the_product_is_the_textbook_equation():
 @pytest.mark.parametrize("value", [-2.0, 0.0, 1.0, 7.5])
 @pytest.mark.parametrize("kind", ["forget", "keep"])
 def test_the_effective_bias_is_what_was_asked_and_the_other_rows_are_untouched(kind, value):
-    """b_ih + b_hh = value on rows H..2H, in PyTorch's orders i, f, g, o and r, z, n; nothing else moves."""
+    """b_ih + b_hh = value on rows H..2H, in PyTorch's orders i, f, g, o and r, z, n; nothing else moves (B26)."""
     make = {"forget": lambda v: lstm(forget_bias=v), "keep": lambda v: gru(keep_bias=v)}[kind]
     edit = {"forget": ForgetBias, "keep": KeepBias}[kind]
     rows, key = slice(H, 2 * H), jax.random.key(4)
