@@ -38,7 +38,7 @@ def test_one_hot_is_the_vector_network_on_one_hot_vectors():
 
 
 def test_last_is_each_rows_own_last_step():
-    """The readout of the state at length - 1, which is the output there (B26); of the initial state for an empty row."""
+    """The readout of the state at length - 1, the output there (B26); of the initial state for an empty row."""
     net, params = build(inputs="onehot", readout="both")
     output = net.apply(params, TOKENS, lengths=LENGTHS)
     ys = seqjax.unroll(seqjax.gru(), params.body[0].forward, jax.nn.one_hot(TOKENS, D), lengths=LENGTHS).ys

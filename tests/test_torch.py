@@ -94,6 +94,7 @@ def swapped(params: Affine) -> Affine:
 @every_source
 @pytest.mark.parametrize("convention", ["reset before the product", "z and 1 - z swapped"])
 def test_the_other_conventions_of_a_gru_miss_torch(convention: str, source: str):
+    """B27: on the same weights, by more than rounding could."""
     given = arrays_of(source, "gru-1")
     (layer,) = stack_of("gru-1", under("weight/", given))
     if convention == "reset before the product":
