@@ -27,7 +27,7 @@ def test_without_the_data_the_error_says_how_to_get_it(where, monkeypatch):
     if where == "distribution":
         monkeypatch.setattr(metadata, "distribution", missing)
     monkeypatch.setattr(reader, "FILES", "nowhere/{}.ts")
-    with pytest.raises(ValueError, match=r"run  pip install 'seqjax\[data\]'"):
+    with pytest.raises(ValueError, match=r"run pip install '\.\[data\]'"):
         japanese_vowels.__wrapped__()
 
 
