@@ -40,10 +40,11 @@ def main(args: list[str]) -> int:
     """Carry out one command."""
     use_every_core()
     command, rest = (args[0], args[1:]) if args else ("--help", [])
-    if command in ("-h", "--help"):
+    if command in ("-h", "--help") or rest in (["-h"], ["--help"]):
         print(USAGE, catalogue(), HELP, sep="\n\n")
         return 0
     if command == "list":
+        refuse(rest)
         print(catalogue())
         return 0
     if command not in ("run", "report", "all"):
@@ -66,14 +67,16 @@ def run(names: list[str], options: Options, overrides: list[str]) -> int:
         raise ValueError(f"{given}: known are {', '.join(EXPERIMENTS)} (names come before options)")
     chosen = [EXPERIMENTS[name] for name in dict.fromkeys(names)]
     configs = [configured(experiment, options, overrides) for experiment in chosen]
-    require_writable(options.out)
+    for experiment in chosen:
+        require_writable(options.out / experiment.name / "points")
     console, passed = Console(), True
     for experiment, config in zip(chosen, configs, strict=True):
         console.rule(f"{experiment.name}: {experiment.summary}", align="left")
         done = run_experiment(experiment, config, options.out)
-        console.print(numbers(done.table), judgements(done.claims), f"{done.folder}/figure.svg", highlight=False)
+        console.print(numbers(done.table), judgements(done.claims))
+        print(f"{done.folder}/figure.svg")
         passed &= all(claim.passed for claim in done.claims)
-    console.print(f"\nAll results: {write_page(EXPERIMENTS, options.out)}", highlight=False)
+    print(f"\nAll results: {write_page(EXPERIMENTS, options.out)}")
     return 0 if passed else 1
 
 
@@ -103,10 +106,11 @@ def parse(kind: type, args: list[str], default: Any, *, partly: bool = False, pr
 
 
 def one_line(box: str) -> str:
-    """The first sentence of a boxed message."""
-    text = [line.strip("│ ").rstrip() for line in box.splitlines() if line.startswith("│")]
-    until = next((i for i, line in enumerate(text) if line.startswith("──")), len(text))
-    return re.sub(r"\s+", " ", " ".join(text[:until]))
+    """The first sentence of a boxed, perhaps coloured, message."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    inside = [line.strip("│| ") for line in plain.splitlines() if re.match(r"\s*[│|]", line)]
+    until = next((i for i, line in enumerate(inside) if re.fullmatch("[─-]{3,}", line)), len(inside))
+    return re.sub(r"\s+", " ", " ".join(inside[:until]) or plain).strip()
 
 
 def refuse(rest: list[str]) -> None:

@@ -24,6 +24,7 @@ from seqjax.progress import progress_bar
 from seqjax.report import Claim, Experiment
 from seqjax.report.style import COLOURS, GREY, NAMES, label_ends, panels
 from seqjax.sweep import gather, plan_for, seed_keys, spread
+from seqjax.train import test_keys
 
 MOMENTS = {"initial": "At initialisation", "trained": "After training"}
 GATES = tuple("hifgorzn")
@@ -62,19 +63,23 @@ def measure(config: Config, name: str) -> xr.Dataset:
     with progress_bar(f"horizon: {name} at T = {config.length}") as show:
         states, _ = seqjax.train_many(recipe, keys, progress=show)
     params = {"initial": seqjax.begin_many(recipe, keys).params, "trained": states.params}
+    failed = np.asarray(states.failed_at) >= 0
     total = {moment: norms(recipe, cell, config, params[moment]) for moment in MOMENTS}
     direct = {moment: norms(recipe, seqjax.direct_path(cell), config, params[moment]) for moment in MOMENTS}
+    total["trained"][failed] = direct["trained"][failed] = np.nan
     gradient = np.array([[path[moment].mean(1) for path in (total, direct)] for moment in MOMENTS])
-    factor = np.array([[seqjax.fit_decay(seed).factor for seed in total[moment]] for moment in MOMENTS])
+    factor = np.array([[decay(seed) for seed in total[moment]] for moment in MOMENTS])
     spectra = np.array([[blocks(cell, params[moment], seed) for seed in range(len(numbers))] for moment in MOMENTS])
-    scores = [float(seqjax.evaluate(recipe, at(states.params, seed), keys[seed])) for seed in range(len(numbers))]
+    tests = test_keys(keys)
+    scores = [float(seqjax.evaluate(recipe, at(states.params, i), tests[i])) for i in range(len(numbers))]
     return xr.Dataset(
         {
             "gradient": (("moment", "path", "seed", "lag"), gradient),
             "factor": (("moment", "seed"), factor),
             "spectral_radius": (("moment", "seed", "gate"), spectra[..., 0]),
             "sigma_max": (("moment", "seed", "gate"), spectra[..., 1]),
-            "score": ("seed", scores),
+            "score": ("seed", np.where(failed, np.nan, scores)),
+            "failed_at": ("seed", np.asarray(states.failed_at)),
         },
         {
             "moment": list(MOMENTS),
@@ -96,6 +101,11 @@ def norms(recipe: seqjax.Recipe, cell: Cell, config: Config, params: Any) -> np.
     return np.asarray(jax.jit(profile)(params), np.float64)
 
 
+def decay(norms: np.ndarray) -> float:
+    """Fitted per-step factor of one seed, [examples, lag]; NaN where its training failed."""
+    return float("nan") if np.isnan(norms).all() else seqjax.fit_decay(norms).factor
+
+
 def at(tree: Any, seed: int) -> Any:
     """One seed's part of a tree of [S, ...] arrays."""
     return jax.tree.map(lambda a: a[seed], tree)
@@ -115,8 +125,11 @@ def relative(dataset: Any, cell: str, path: str, moment: str = "trained") -> np.
 
 def median(values: np.ndarray) -> np.ndarray:
     """Over seeds, of the logarithm, as geometric decay asks for; 0 where a gradient has underflowed."""
+    sound = values[~np.isnan(values.reshape(len(values), -1)).all(1)]
+    if not len(sound):
+        return np.full(values.shape[1:], np.nan)
     with np.errstate(divide="ignore"):
-        return np.exp(np.median(np.log(values), axis=0))
+        return np.exp(np.median(np.log(sound), axis=0))
 
 
 def claims(config: Config, dataset: Any) -> list[Claim]:
@@ -143,13 +156,16 @@ def table(config: Config, dataset: Any) -> list[dict[str, str]]:
     for cell in config.cells:
         for moment in MOMENTS:
             at = dataset.sel(cell=cell, moment=moment)
-            factor = at.factor.values
+            factor = at.factor.values[~np.isnan(at.factor.values)]
+            width = f"{np.median(factor):.3f} ({factor.min():.3f} to {factor.max():.3f})" if len(factor) else "-"
+            reach = f"{np.median([seqjax.horizon(f) for f in factor]):.0f}" if len(factor) else "-"
             rows.append(
                 {
                     "cell": cell,
                     "when": moment,
-                    "per-step factor": f"{np.median(factor):.3f} ({factor.min():.3f} to {factor.max():.3f})",
-                    "steps to 1e-6": f"{np.median([seqjax.horizon(f) for f in factor]):.0f}",
+                    "seeds": f"{len(factor)} of {config.seeds}",
+                    "per-step factor": width,
+                    "steps to 1e-6": reach,
                     "spectral radius": f"{float(at.spectral_radius.max('gate').median('seed')):.2f}",
                     "σ_max": f"{float(at.sigma_max.max('gate').median('seed')):.2f}",
                 }
@@ -190,4 +206,5 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     check=check,
+    version=2,
 )

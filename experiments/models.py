@@ -38,8 +38,8 @@ class Training:
 def check_training(config: Training) -> None:
     """ValueError for sizes below 1 or a learning rate that is not above 0."""
     require_sizes(**{name: value for name, value in asdict(config).items() if name in SIZES})
-    if not config.learning_rate > 0:
-        raise ValueError(f"learning_rate must be above 0, got {config.learning_rate}")
+    if not 0 < config.learning_rate < float("inf"):
+        raise ValueError(f"learning_rate must be above 0 and finite, got {config.learning_rate}")
 
 
 def require_known(name: str, given: tuple[str, ...], known: Any) -> None:

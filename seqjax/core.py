@@ -85,7 +85,7 @@ def uniform(key: Array, gates: int, D: int, H: int) -> Affine:
 
 def set_bias(gates: str, params: Affine, gate: str, value: Array | float) -> Affine:
     """Make the effective bias b_ih + b_hh of one gate equal to `value` (a number or [H]): all of it in b_ih."""
-    if gate not in gates:
+    if gate not in list(gates):
         raise ValueError(f"gate must be one of {list(gates)}, got {gate!r}: this cell has no such gate")
     H = params.W_hh.shape[1]
     rows = slice(gates.index(gate) * H, (gates.index(gate) + 1) * H)
@@ -132,7 +132,12 @@ def gated(
         return params
 
     def start(params: Affine) -> Any:
-        shape, dtype = params.W_hh.shape[1:], carry_dtype(params)
+        rows, H = params.W_hh.shape
+        if rows != len(gates) * H:
+            raise ValueError(
+                f"params have W_hh [{rows}, {H}], but {name} has {len(gates)} gates: are they another cell's?"
+            )
+        shape, dtype = (H,), carry_dtype(params)
         return state(**{field.name: jnp.zeros(shape, dtype) for field in fields(state)})
 
     return Cell(name, init, start, project, recur, update, lambda params, state: state.h, gates)

@@ -1,5 +1,6 @@
 """Norms that neither overflow nor underflow, and what may happen to a gradient before an optimiser sees it."""
 
+from functools import cache
 from typing import Any
 
 import jax
@@ -11,7 +12,8 @@ from seqjax.sequences import concrete
 
 
 def safe_norm(x: Array, axis: int = 0) -> Array:
-    """Euclidean norm along one axis, finite and non-zero wherever its true value is."""
+    """Euclidean norm along one axis, in float32 or wider; finite and non-zero wherever the truth is a normal float."""
+    x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     top = jnp.abs(x).max(axis, keepdims=True, initial=0)
     largest = 1 / jnp.finfo(x.dtype).tiny  # beyond it 1/scale would be subnormal, which XLA flushes to zero
     scale = jnp.where(top > 0, jnp.minimum(top, largest), 1)
@@ -39,7 +41,17 @@ def clip_by_global_norm(limit: Array | float) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-def adam(learning_rate: Array | float, *, clip: Array | float | None = None) -> optax.GradientTransformation:
-    """Adam (Kingma and Ba 2015), after clipping by global norm where `clip` is given; both may be traced."""
+def adam(learning_rate: Any, *, clip: Any = None) -> optax.GradientTransformation:
+    """Adam (Kingma and Ba 2015), after clipping by global norm where `clip` is given; both may be traced.
+
+    The same plain numbers give the same object, so that recipes built twice share their compiled programs.
+    """
+    plain = all(isinstance(value, int | float | None) for value in (learning_rate, clip))
+    return (chained if plain else chained.__wrapped__)(learning_rate, clip)
+
+
+@cache
+def chained(learning_rate: Any, clip: Any) -> optax.GradientTransformation:
+    """Clip first, then Adam."""
     first = [] if clip is None else [clip_by_global_norm(clip)]
     return optax.chain(*first, optax.adam(learning_rate))

@@ -13,7 +13,7 @@ from jax import Array
 from seqjax.core import Cell
 from seqjax.gradients import safe_norm
 from seqjax.losses import cross_entropy
-from seqjax.sequences import batch_first
+from seqjax.sequences import batch_first, checked_tokens
 
 
 @jax.tree_util.register_dataclass
@@ -39,36 +39,38 @@ def gradient_profile(
 ) -> Profile:
     """‖dL/ds_t‖ of a batch xs [B, T, ..], L being each row's own loss, for every layer, direction and lag.
 
-    `network` is a `Network` whose readout is "last" or "every", to which `loss(predictions, targets, mask)`, a mean
-    over the batch, is applied. Raises ValueError as `network.apply` does, for other readouts, and for targets that are
+    `network` is a `Network` whose readout is "last" or "every", to which `loss(predictions, targets, mask)` is
+    applied row by row. Raises ValueError as `network.apply` does, for other readouts, and for targets that are
     not one row each.
     """
     if network.readout not in ("last", "every"):
-        raise ValueError(
-            f'network must read "last" or "every" step, so that there is one loss, got {network.readout!r}'
-        )
+        raise ValueError(f'network must read "last" or "every", so that there is one loss, got {network.readout!r}')
     steps = network.steps(params, xs, lengths=lengths)
-    mask, rows = steps.mask, steps.xs.shape[-1]
-    if not steps.batched or jnp.shape(targets)[:1] != (rows,):
+    if not steps.batched or jnp.shape(targets)[:1] != steps.xs.shape[-1:]:
         raise ValueError(
             f"xs must be a batch with one row of targets each, got {jnp.shape(xs)} and {jnp.shape(targets)}"
         )
-    judged = mask.T if network.readout == "every" and mask is not None else None
+    judged = steps.mask.T if network.readout == "every" and steps.mask is not None else None
+    if loss is cross_entropy:
+        checked_tokens(targets, judged, params.head.W.shape[0], "targets")
+
+    def own(predictions: Array, targets: Array, mask: Array | None) -> Array:
+        return loss(predictions[None], targets[None], None if mask is None else mask[None])
 
     def total(perturb: Any) -> Array:
-        output = network.forward(params, steps.xs, mask, perturb)
-        return rows * loss(batch_first(getattr(output, network.readout)), targets, judged)
+        output = network.forward(params, steps.xs, steps.mask, perturb)
+        return jax.vmap(own)(batch_first(getattr(output, network.readout)), jnp.asarray(targets), judged).sum()
 
-    traces = jax.eval_shape(lambda: network.forward(params, steps.xs, mask)).body.traces
+    traces = jax.eval_shape(lambda: network.forward(params, steps.xs, steps.mask)).body.traces
     zeros = tuple(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), trace.after) for trace in traces)
     reverses = [reverse for layer in params.body for _, reverse in layer.halves()]
-    return by_lag(jax.grad(total)(zeros), mask, reverses)
+    return by_lag(jax.grad(total)(zeros), steps.mask, reverses)
 
 
 def by_lag(adjoints: tuple[Any, ...], mask: Array | None, reverses: list[bool]) -> Profile:
     """Norms of adjoints, fields [T, H, B], in the order of the lag."""
     T, _, B = jax.tree.leaves(adjoints[0])[0].shape
-    lengths = jnp.full(B, T) if mask is None else last_valid(mask) + 1
+    lengths = jnp.full(B, T) if mask is None else mask.sum(0)
     lag = jnp.broadcast_to(jnp.arange(T), (B, T))
 
     def order(norms: Array, reverse: bool) -> Array:  # [T, B] -> [B, lag]
@@ -80,14 +82,9 @@ def by_lag(adjoints: tuple[Any, ...], mask: Array | None, reverses: list[bool]) 
         pairs = zip(adjoints, reverses, strict=True)
         return jnp.stack([order(safe_norm(part(adjoint), axis=1), reverse) for adjoint, reverse in pairs])
 
-    names = list(adjoints[0].__dataclass_fields__)
-    fields = {name: stacked(lambda adjoint, name=name: getattr(adjoint, name)) for name in names}
+    names = [jax.tree_util.keystr(path, simple=True) for path, _ in jax.tree_util.tree_leaves_with_path(adjoints[0])]
+    fields = {name: stacked(lambda adjoint, i=i: jax.tree.leaves(adjoint)[i]) for i, name in enumerate(names)}
     return Profile(stacked(lambda adjoint: jnp.concatenate(jax.tree.leaves(adjoint), axis=1)), fields)
-
-
-def last_valid(mask: Array) -> Array:
-    """Index of each row's last valid step, mask [T, B] -> [B]; -1 where there is none."""
-    return jnp.where(mask, jnp.arange(len(mask))[:, None], -1).max(0)
 
 
 @cache
@@ -95,9 +92,16 @@ def direct_path(cell: Cell) -> Cell:
     """The same cell with the gradient through its recurrent product cut, values unchanged.
 
     What is left is what `update` passes straight through: the forget-gate product along an LSTM's cell line, the keep
-    gate along a GRU's, and nothing at all in a plain RNN.
+    gate along a GRU's, and nothing at all in a plain RNN. A cell whose product is in `update` raises ValueError.
     """
-    return replace(cell, recur=lambda params, state: jax.lax.stop_gradient(cell.recur(params, state)))
+
+    def recur(params: Any, state: Any) -> Any:
+        a = cell.recur(params, state)
+        if not jax.tree.leaves(a):
+            raise ValueError(f"cell {cell.name!r} has no recurrent product of its own (in `recur`) that could be cut")
+        return jax.lax.stop_gradient(a)
+
+    return replace(cell, recur=recur)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,15 @@ def masked_mean(values: Array, mask: Array | None = None) -> Array:
 
 
 def cleaned(outputs: Array, targets: Array, mask: Array | None) -> tuple[Array, Array]:
-    """Outputs [..., K] and targets [...] with zeros where masked, before anything is computed from them."""
+    """Outputs [..., K] and targets [...] with zeros where masked, before anything is computed from them.
+
+    Raises ValueError for targets of another shape, which would be broadcast.
+    """
+    if jnp.shape(targets) != outputs.shape[:-1]:
+        raise ValueError(
+            f"targets must have shape {list(outputs.shape[:-1])}, one per output, got {jnp.shape(targets)}"
+        )
+    targets = jnp.asarray(targets)
     if mask is None:
         return outputs, targets
     return jnp.where(mask[..., None], outputs, 0), jnp.where(mask, targets, 0)
@@ -29,8 +37,10 @@ def cross_entropy(logits: Array, targets: Array, mask: Array | None = None) -> A
 
 
 def accuracy(logits: Array, targets: Array, mask: Array | None = None) -> Array:
-    """Share of logits [..., K] whose largest entry is the target [...]."""
-    return masked_mean((logits.argmax(-1) == targets).astype(logits.dtype), mask)
+    """Share of logits [..., K] whose largest entry is the target [...]; NaN where any of them is not finite."""
+    logits, targets = cleaned(logits, targets, mask)
+    right = (logits.argmax(-1) == targets).astype(logits.dtype)
+    return masked_mean(jnp.where(jnp.isfinite(logits).all(-1), right, jnp.nan), mask)
 
 
 def squared_error(outputs: Array, targets: Array, mask: Array | None = None) -> Array:
@@ -44,6 +54,7 @@ def within(tolerance: float) -> Callable[..., Array]:
     """Score function: share of outputs [..., 1] closer than `tolerance` to their target [...]."""
 
     def score(outputs: Array, targets: Array, mask: Array | None = None) -> Array:
+        outputs, targets = cleaned(outputs, targets, mask)
         close = jnp.abs(outputs[..., 0] - targets) < tolerance
         return masked_mean(close.astype(outputs.dtype), mask)
 

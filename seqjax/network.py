@@ -116,6 +116,9 @@ def network(
     for name, value, known in (("inputs", inputs, INPUTS), ("readout", readout, READOUTS)):
         if value not in known:
             raise ValueError(f"{name} must be one of {list(known)}, got {value!r}")
+    require_sizes(layers=layers, **({} if embedding is None else {"embedding": embedding}))
+    if not isinstance(bidirectional, bool):
+        raise ValueError(f"bidirectional must be True or False, got {bidirectional!r}")
     if (embedding is not None) != (inputs == "embedding"):
         raise ValueError('embedding, a width, goes with inputs="embedding" and with nothing else')
 
@@ -123,7 +126,9 @@ def network(
         require_sizes(D=D, H=H, K=K)
         first, second, third = jax.random.split(key, 3)
         table = None if embedding is None else jax.random.normal(first, (D, embedding), jnp.float32)
-        body = init_stack(second, cell, embedding or D, H, layers=layers, bidirectional=bidirectional)
+        body = init_stack(
+            second, cell, D if embedding is None else embedding, H, layers=layers, bidirectional=bidirectional
+        )
         return NetworkParams(table, body, head(third, K, H * (1 + bidirectional)))
 
     name = f"{cell.name}{'-bidirectional' if bidirectional else ''}{f'-{layers}' if layers > 1 else ''}"

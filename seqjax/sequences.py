@@ -58,13 +58,14 @@ def concrete(x: Any) -> bool:
 
 def mask_of(lengths: Any, T: int) -> Array:
     """The steps t < length of every row: [B] -> [B, T] bool. ValueError for lengths below 0, above T or not integer."""
-    lengths = jnp.asarray(lengths)
+    given, lengths = lengths, jnp.asarray(lengths)
     if not jnp.issubdtype(lengths.dtype, jnp.integer):
         raise ValueError(f"lengths must be integers, got dtype {lengths.dtype}: convert them, e.g. lengths.astype(int)")
     if concrete(lengths):
-        bad = np.flatnonzero((np.asarray(lengths) < 0) | (np.asarray(lengths) > T))
+        values = np.ravel(given)  # as given: a jax array of 32 bits may have wrapped
+        bad = np.flatnonzero((values < 0) | (values > T))
         if bad.size:
-            row, value = int(bad[0]), int(np.ravel(lengths)[bad[0]])
+            row, value = int(bad[0]), int(values[bad[0]])
             raise ValueError(f"lengths must lie in 0..{T} (the number of steps), got {value} in row {row}")
     return jnp.broadcast_to(jnp.arange(T), (*lengths.shape, T)) < lengths[..., None]
 
@@ -109,16 +110,17 @@ def checked_floats(xs: Any, mask: Array | None) -> Array:
     return xs
 
 
-def checked_tokens(xs: Any, mask: Array | None, size: int) -> Array:
-    """Integer tokens [.., T] in 0..size-1 wherever the mask holds; ValueError otherwise."""
-    xs = jnp.asarray(xs)
+def checked_tokens(xs: Any, mask: Array | None, size: int, name: str = "xs") -> Array:
+    """Integer tokens or labels in 0..size-1 wherever the mask of the same shape holds; ValueError otherwise."""
+    given, xs = xs, jnp.asarray(xs)
     if not jnp.issubdtype(xs.dtype, jnp.integer):
-        raise ValueError(f"xs must be integer tokens for this network, got {xs.dtype}")
+        raise ValueError(f"{name} must be integer tokens for this network, got {xs.dtype}")
     if concrete(xs) and (mask is None or concrete(mask)):
-        bad = (np.asarray(xs) < 0) | (np.asarray(xs) >= size)
+        values = np.asarray(given)  # as given: a jax array of 32 bits may have wrapped
+        bad = (values < 0) | (values >= size)
         bad = bad if mask is None else bad & np.asarray(mask)
         if bad.any():
-            raise ValueError(f"xs must hold tokens in 0..{size - 1}, got {int(np.asarray(xs)[bad][0])} in a valid step")
+            raise ValueError(f"{name} must hold tokens in 0..{size - 1}, got {int(values[bad][0])} in a valid step")
     return xs
 
 

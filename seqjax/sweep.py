@@ -1,8 +1,9 @@
 """Grids of runs as one program, laid out over the devices at hand without a change in any result."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -10,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
+
+RESULTS = ("seed", "update", "score", "loss", "gradient_norm", "failed_at", "cause")
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,14 @@ class Plan:
     devices: int = 1
     together: int = 1
 
+    def __post_init__(self) -> None:
+        for name, size, most in (
+            ("devices", self.devices, jax.local_device_count()),
+            ("together", self.together, None),
+        ):
+            if not isinstance(size, Integral) or size < 1 or size > (most or size):
+                raise ValueError(f"{name} of a plan must be a whole number from 1 to {most or 'any'}, got {size!r}")
+
 
 def plan_for(runs: int) -> Plan:
     """One after another on each CPU device (vmapping them was measured slower there), all at once on accelerators."""
@@ -26,11 +37,15 @@ def plan_for(runs: int) -> Plan:
     return Plan(devices, 1 if jax.default_backend() == "cpu" else -(-runs // devices))
 
 
-def seed_keys(seeds: int | Iterable[int]) -> tuple[list[int], Array]:
-    """Seeds 0..n-1, or those listed, and their threefry keys [S]. ValueError for none, or for repeats."""
-    numbers = list(range(seeds)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
-    if not numbers or len(set(numbers)) < len(numbers):
-        raise ValueError(f"seeds must be at least one, all different, got {seeds!r}")
+def seed_keys(seeds: Any) -> tuple[list[int], Array]:
+    """Seeds 0..n-1, or those listed, and their threefry keys [S].
+
+    Raises ValueError for none, for repeats, and for seeds outside 0..2³²-1, of which two could be one key.
+    """
+    numbers = list(range(seeds) if isinstance(seeds, Integral) else seeds)
+    whole = all(isinstance(seed, Integral) and 0 <= seed < 2**32 for seed in numbers)
+    if not numbers or not whole or len(set(numbers)) < len(numbers):
+        raise ValueError(f"seeds must be a count, or different whole numbers from 0 to 2**32 - 1, got {seeds!r}")
     return numbers, jnp.stack([jax.random.key(seed, impl="threefry2x32") for seed in numbers])
 
 
@@ -39,6 +54,45 @@ def require_threefry(keys: Array) -> None:
     name = str(jax.random.key_impl(keys))
     if "fry" not in name:
         raise ValueError(f"keys of a sweep must be threefry, got {name}: use jax.random.key(seed, impl='threefry2x32')")
+
+
+def checked_runs(keys: Array, hyper: Mapping[str, Any]) -> tuple[Array, dict[str, Array]]:
+    """Keys [R] of one generator and hyperparameters [R] each; ValueError otherwise."""
+    require_threefry(keys)
+    arrays = {name: jnp.asarray(values) for name, values in hyper.items()}
+    for name, values in arrays.items():
+        if values.shape != (len(keys),):
+            raise ValueError(f"hyperparameter {name!r} must hold one number per key, [{len(keys)}], got {values.shape}")
+    return keys, arrays
+
+
+def checked_axes(static: Mapping[str, Any], dynamic: Mapping[str, Any]) -> tuple[dict[str, list], dict[str, list]]:
+    """Axes as lists of distinct values under names that no result needs; ValueError otherwise."""
+    axes = [{name: list(values) for name, values in each.items()} for each in (static, dynamic)]
+    for name in [*axes[0], *axes[1]]:
+        if name in RESULTS or (name in static and name in dynamic):
+            raise ValueError(f"an axis cannot be called {name!r}: results have that name, or two axes do")
+    for name, values in (axes[0] | axes[1]).items():
+        if not values or any(values.count(value) > 1 for value in values):
+            raise ValueError(f"axis {name!r} must have at least one value, each once, got {values}")
+    return axes[0], axes[1]
+
+
+class Read(Mapping[str, Any]):
+    """Hyperparameters that remember which of them were read."""
+
+    def __init__(self, hyper: Mapping[str, Any]) -> None:
+        self.hyper, self.names = dict(hyper), set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.names.add(name)
+        return self.hyper[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.hyper)
+
+    def __len__(self) -> int:
+        return len(self.hyper)
 
 
 def grid(keys: Array, axes: Mapping[str, Sequence[float]]) -> tuple[Array, dict[str, Array]]:
@@ -86,7 +140,6 @@ def run_many(
     `begin(keys, hyper)` gives the states; `advance(n)(states, hyper)` gives them n updates later, with the history
     between. `progress(done, updates, history)` is called after every chunk. Chunking never changes a result.
     """
-    require_threefry(keys)
     states, parts = begin(keys, hyper), []
     for done in range(0, updates, chunk):
         size = min(chunk, updates - done)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import product
 from typing import Any
 
@@ -17,13 +17,12 @@ from seqjax.core import Params, require_sizes
 from seqjax.gradients import adam, global_norm
 from seqjax.network import Network
 from seqjax.sequences import batch_last, mask_of
-from seqjax.sweep import Plan, gather, grid, plan_for, run_many, seed_keys, spread
+from seqjax.sweep import Plan, Read, checked_axes, checked_runs, gather, grid, plan_for, run_many, seed_keys, spread
 from seqjax.tasks.task import Batch, Task
 
 Hyper = Mapping[str, Any]
-CAUSES = ("", "loss", "gradient", "params")
+CAUSES = ("", "loss", "gradient", "params", "optimizer")
 ADAM = adam(3e-3)
-TEST = 1  # folded into a run's key to draw what it is tested on
 
 
 @dataclass(frozen=True)
@@ -72,22 +71,15 @@ class History:
     gradient_norm: Array  # [updates] global norm, before clipping
 
 
-class Read(dict):
-    """Hyperparameters that remember which of them were read."""
-
-    def __init__(self, hyper: Hyper) -> None:
-        super().__init__(hyper)
-        self.names: set[str] = set()
-
-    def __getitem__(self, name: str) -> Any:
-        self.names.add(name)
-        return super().__getitem__(name)
+def purposes(key: Array) -> Array:
+    """A run's key split once: for its initial params, its test data, its training data and its recipe's edit."""
+    return jax.random.split(key, 4)
 
 
 def begin(recipe: Recipe, key: Array, hyper: Hyper) -> TrainState:
     """A run before its first update. ValueError for a hyperparameter that nothing in the recipe reads."""
     hyper = Read(hyper)
-    start, edit, data = jax.random.split(key, 3)
+    start, _, data, edit = purposes(key)
     params: Params = recipe.network.init(start, recipe.task.D, recipe.hidden, recipe.task.K)
     if recipe.edit is not None:
         params = recipe.edit(edit, params, hyper)
@@ -112,13 +104,15 @@ def judge(recipe: Recipe, params: Params, batch: Batch, measure: Callable[..., A
 
 
 def update(recipe: Recipe, hyper: Hyper, state: TrainState) -> tuple[TrainState, History]:
-    """One update. A run whose loss, gradient or new params are not finite keeps its last finite params for good."""
+    """One update. A run whose loss, gradient, new params or optimiser state turn non-finite keeps its last finite
+    params for good."""
     batch = recipe.task.draw(state.key, state.step, recipe.batch)
     loss, grads = jax.value_and_grad(lambda p: judge(recipe, p, batch, recipe.task.loss))(state.params)
     steps, opt_state = optimizer_of(recipe, hyper).update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, steps)
     norm = global_norm(grads)
-    finite = jnp.stack([jnp.isfinite(loss), jnp.isfinite(norm), all_finite(params)])
+    kept = jax.tree.map(lambda n, o: jnp.isfinite(n) | ~jnp.isfinite(o), opt_state, state.opt_state)
+    finite = jnp.stack([jnp.isfinite(loss), jnp.isfinite(norm), all_finite(params), all_true(kept)])
     before, failed = state.failed_at >= 0, ~finite.all()
     new = replace(state, params=params, opt_state=opt_state)
     kept = jax.tree.map(
@@ -136,7 +130,12 @@ def update(recipe: Recipe, hyper: Hyper, state: TrainState) -> tuple[TrainState,
 
 def all_finite(tree: Any) -> Array:
     """Whether no entry of any array is NaN or infinite."""
-    return jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()
+    return all_true(jax.tree.map(jnp.isfinite, tree))
+
+
+def all_true(tree: Any) -> Array:
+    """Whether every entry of every array holds."""
+    return jnp.array([leaf.all() for leaf in jax.tree.leaves(tree)]).all()
 
 
 def advance(recipe: Recipe, updates: int, state: TrainState, hyper: Hyper) -> tuple[TrainState, History]:
@@ -157,7 +156,12 @@ def evaluate(recipe: Recipe, params: Params, key: Array, *, examples: int = 2000
     return judge(recipe, params, recipe.task.held_out(key, examples), recipe.task.score)
 
 
-@cache
+def test_keys(keys: Array) -> Array:
+    """Of many runs, the keys of what each is tested on."""
+    return jax.vmap(lambda key: purposes(key)[1])(keys)
+
+
+@lru_cache(maxsize=64)
 def programs(recipe: Recipe, plan: Plan) -> tuple[Callable[..., Any], Callable[[int], Any], Callable[..., Any]]:
     """Compiled begin, advance(n) and evaluate(examples) over many runs of one recipe."""
     advances = cache(lambda updates: jax.jit(spread(partial(advance, recipe, updates), plan)))
@@ -167,7 +171,8 @@ def programs(recipe: Recipe, plan: Plan) -> tuple[Callable[..., Any], Callable[[
 
 def begin_many(recipe: Recipe, keys: Array, hyper: Hyper | None = None, *, plan: Plan | None = None) -> TrainState:
     """The states from which `train_many` sets out."""
-    return programs(recipe, plan or plan_for(len(keys)))[0](keys, hyper or {})
+    keys, hyper = checked_runs(keys, hyper or {})
+    return programs(recipe, plan or plan_for(len(keys)))[0](keys, hyper)
 
 
 def train_many(
@@ -182,8 +187,9 @@ def train_many(
 
     Run i equals `train(keys[i], recipe, ...)` to rounding, whatever the plan. Threefry keys only, else ValueError.
     """
+    keys, hyper = checked_runs(keys, hyper or {})
     first, onward, _ = programs(recipe, plan or plan_for(len(keys)))
-    return run_many(first, onward, keys, hyper or {}, updates=recipe.updates, progress=progress)
+    return run_many(first, onward, keys, hyper, updates=recipe.updates, progress=progress)
 
 
 def sweep_recipe(
@@ -204,15 +210,14 @@ def sweep_recipe(
 
     from seqjax.progress import progress_bar
 
-    axes = dict(axes or {})
+    require_sizes(examples=examples)
+    axes = checked_axes({}, axes or {})[1]
     numbers, keys = seed_keys(seeds)
     many, hyper = grid(keys, axes)
     plan = plan or plan_for(len(many))
     with progress_bar(title) if title else nullcontext() as show:
         states, history = train_many(recipe, many, hyper, plan=plan, progress=show)
-        scores = programs(recipe, plan)[2](examples)(
-            states.params, jax.vmap(lambda k: jax.random.fold_in(k, TEST))(many)
-        )
+        scores = programs(recipe, plan)[2](examples)(states.params, test_keys(many))
     failed = np.asarray(states.failed_at)
     shape, dims = [*map(len, axes.values()), len(numbers)], (*axes, "seed")
     runs = {"score": np.where(failed < 0, scores, np.nan), "failed_at": failed, "cause": np.array(CAUSES)[states.cause]}
@@ -235,6 +240,8 @@ def sweep(
 
     Options and result are those of `sweep_recipe`, with the static axes leading.
     """
-    static = dict(static or {})
-    points = [dict(zip(static, values, strict=True)) for values in product(*static.values())]
-    return gather([sweep_recipe(make(**point), axes=dynamic, **options) for point in points], static)
+    static, dynamic = checked_axes(static or {}, dynamic or {})
+    recipes = [make(**dict(zip(static, values, strict=True))) for values in product(*static.values())]
+    if len({recipe.updates for recipe in recipes}) > 1:
+        raise ValueError("every recipe of one sweep must have the same number of updates: sweep each number by itself")
+    return gather([sweep_recipe(recipe, axes=dynamic, **options) for recipe in recipes], static)

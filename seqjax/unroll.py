@@ -52,7 +52,8 @@ def unroll(
     reverse   scan from each row's own last valid step back to the first
     reset     [T] or [B, T] booleans: put the state back to the cell's own start before a flagged (valid) step
     The state is carried in float32 or wider, whatever the dtype of the params. Raises ValueError for wrong shapes or
-    dtypes, lengths outside 0..T, and NaN or infinity in valid steps.
+    dtypes, and, where values can be looked at (not inside jit), for lengths outside 0..T and NaN or infinity in valid
+    steps.
     """
     steps = steps_of(xs, rank=2, lengths=lengths, mask=mask, reset=reset)
     if state is not None:
@@ -82,13 +83,13 @@ def start(cell: Cell, params: Params, B: int) -> State:
 
 
 def over_batch(function: Any) -> Any:
-    """A cell function of one example as one of a batch whose last axis is the batch."""
-    return jax.vmap(function, (None, -1), -1)
+    """A cell function of params and one example as one of a batch whose last axis is the batch."""
+    return lambda params, *examples: jax.vmap(partial(function, params), -1, -1)(*examples)
 
 
 def over_time(function: Any) -> Any:
-    """A cell function of one example as one of [T, ..., B] arrays."""
-    return jax.vmap(over_batch(function), (None, 0), 0)
+    """A cell function of params and one example as one of [T, ..., B] arrays."""
+    return lambda params, *examples: jax.vmap(partial(over_batch(function), params))(*examples)
 
 
 def widen(cell: Cell, params: Params, state: State, us: Any) -> State:
@@ -106,7 +107,7 @@ def at_least_float32(s: Array) -> Array:
 
 def step(cell: Cell, params: Params, state: State, u: Any) -> State:
     """One step of a batch, batch last."""
-    return jax.vmap(cell.step, (None, -1, -1), -1)(params, state, u)
+    return over_batch(cell.step)(params, state, u)
 
 
 @partial(jax.jit, static_argnames=("cell", "reverse"))

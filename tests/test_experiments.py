@@ -126,6 +126,18 @@ def test_unwritable_folder(tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_terminal_shows_the_complaint_too():
+    """Boxes in colour, and boxes of ASCII."""
+    from experiments.__main__ import one_line
+
+    for box in (
+        "\x1b[31m╭─ Error ─╮\x1b[0m\n\x1b[31m│\x1b[0m bad --x  \x1b[31m│\x1b[0m\n│ ───── │",
+        "+- Error -+\n| bad --x |\n| ----- |\n",
+    ):
+        assert one_line(box) == "bad --x"
+    assert one_line("plain words") == "plain words"
+
+
 def test_help_and_list():
     """Names and summaries; the settings of one."""
     assert all(name in call("list", check=0).stdout for name in EXPERIMENTS)

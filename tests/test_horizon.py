@@ -132,15 +132,27 @@ def test_backward_half_counts_its_lags_from_the_first_step():
 
 
 def test_every_step_readout():
-    """Where every step is judged, the gradient at the last step is that step's own loss alone."""
+    """Where every step is judged, the gradient at the last step is that step's share of the row's own mean."""
     net, params, xs, _ = example(seqjax.rnn(), readout="every")
     targets = jnp.zeros((B, T))
     lengths = jnp.array([T, 2, 4])
     profile = seqjax.gradient_profile(net, params, xs, targets, lengths=lengths, loss=squared_error)
     ys = net.apply(params, xs, lengths=lengths).every[..., 0]
     last = jnp.take_along_axis(ys, lengths[:, None] - 1, axis=1)[:, 0]
-    want = jnp.abs(2 * last) * jnp.linalg.norm(params.head.W[0]) * B / lengths.sum()
+    want = jnp.abs(2 * last) * jnp.linalg.norm(params.head.W[0]) / lengths
     chex.assert_trees_all_close(profile.whole[0, :, 0], want, rtol=1e-10)
+
+
+def test_a_row_of_a_ragged_batch_is_the_row_alone():
+    """Where every step is judged, too: L is the row's own loss."""
+    net, params, xs, _ = example(seqjax.rnn(), readout="every")
+    targets, lengths = jnp.ones((B, T), int), jnp.array([2, T, 4])
+    batch = seqjax.gradient_profile(net, params, xs, targets, lengths=lengths).whole
+    for row in range(B):
+        alone = seqjax.gradient_profile(
+            net, params, *(a[row : row + 1] for a in (xs, targets)), lengths=lengths[row : row + 1]
+        )
+        chex.assert_trees_all_close(batch[:, row], alone.whole[:, 0], rtol=1e-10)
 
 
 def test_a_row_of_length_zero_has_no_lags():
@@ -201,5 +213,10 @@ def test_profile_refuses():
     for sequences, answers in ((xs[0], targets), (xs, targets[:2])):
         with pytest.raises(ValueError, match="one row of targets each"):
             seqjax.gradient_profile(net, params, sequences, answers)
+    with pytest.raises(ValueError, match=r"targets must hold tokens in 0\.\.4"):
+        seqjax.gradient_profile(net, params, xs, targets - 1)
+    cut, params, xs, targets = example(direct_path(seqjax.gru(reset_after=False)))
+    with pytest.raises(ValueError, match="no recurrent product"):
+        seqjax.gradient_profile(cut, params, xs, targets)
     with pytest.raises(ValueError, match=r"lengths must lie in 0\.\.6"):
         seqjax.gradient_profile(net, params, xs, targets, lengths=jnp.array([7, 1, 1]))

@@ -116,6 +116,18 @@ def test_a_damaged_piece_is_computed_again_with_a_warning(tmp_path, computed, da
     assert len(computed) == 3
 
 
+def test_a_folder_in_place_of_a_piece_is_replaced_with_a_warning(tmp_path, computed):
+    """And so is a readable dataset that no run wrote."""
+    run_experiment(TOY, Config(), tmp_path)
+    first, second = sorted((tmp_path / "toy" / "points").iterdir())
+    first.unlink()
+    first.mkdir()
+    xr.Dataset().to_netcdf(second, engine="netcdf4")
+    with pytest.warns(UserWarning, match="computed again"):
+        run_experiment(TOY, Config(), tmp_path)
+    assert len(computed) == 4
+
+
 def test_writing_aside_keeps_the_old_until_the_new_is_whole(tmp_path):
     """A failure half-way changes nothing and leaves no draft."""
     path = tmp_path / "file"
@@ -136,6 +148,17 @@ def test_half_a_run_folder_is_left_out_with_a_warning(tmp_path):
     """Missing files and broken JSON are named, and the page is still written."""
     folder = run_experiment(TOY, Config(), tmp_path).folder
     other = run_experiment(TOY, Config(size=2), tmp_path).folder
+    for name, content in (
+        ("environment.json", "{}"),
+        ("config.json", "[1]"),
+        ("table.json", "[1]"),
+        ("claims.json", "[{"),
+    ):
+        kept = (folder / name).read_text()
+        (folder / name).write_text(content)
+        with pytest.warns(UserWarning, match="left out"):
+            assert [run.folder for run in read_runs(tmp_path)] == [other]
+        (folder / name).write_text(kept)
     (folder / "claims.json").write_text("[{")
     with pytest.warns(UserWarning, match="left out"):
         assert [run.folder for run in read_runs(tmp_path)] == [other]

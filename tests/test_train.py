@@ -14,7 +14,7 @@ import seqjax
 from seqjax.losses import cross_entropy
 from seqjax.sweep import Plan, gather, grid, plan_for, run_many, seed_keys, spread
 from seqjax.tasks import Batch
-from seqjax.train import CAUSES, advance, begin
+from seqjax.train import CAUSES, advance, begin, purposes
 
 TASK = seqjax.tasks.recall(length=4, alphabet=3)
 NET = seqjax.network(seqjax.rnn(), inputs="onehot")
@@ -42,7 +42,7 @@ def at(tree, i):
 
 def explicit_loop(recipe, key, optimizer):
     """The same training written out: init, draw, gradient, update."""
-    start, _, data = jax.random.split(key, 3)
+    start, _, data, _ = jax.random.split(key, 4)
     params = recipe.network.init(start, recipe.task.D, recipe.hidden, recipe.task.K)
 
     @jax.jit
@@ -208,9 +208,39 @@ def test_gather_keeps_order_and_types():
     assert found.cell.values.tolist() == ["rnn", "gru"]
 
 
+def test_every_seed_tests_on_data_of_its_own():
+    """No two purposes of a run's key share a key, and no two runs."""
+    keys = np.concatenate([jax.random.key_data(purposes(key)) for key in seed_keys(5)[1]])
+    assert len(np.unique(keys, axis=0)) == 20
+
+
+def test_an_overflowing_optimizer_is_a_failure():
+    """Adam's squared gradients overflow long before the gradient does, and would freeze the params silently."""
+    huge = replace(TASK, loss=lambda p, t, m: 1e25 * cross_entropy(p, t, m))
+    state, _ = trained(replace(RECIPE, task=huge, updates=2))
+    assert (int(state.failed_at), CAUSES[int(state.cause)]) == (0, "optimizer")
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (
+            lambda: seqjax.train_many(SWEPT, seed_keys(3)[1], {"learning_rate": jnp.array([1e-3, 1e-2])}),
+            "one number per key",
+        ),
+        (lambda: seqjax.begin_many(RECIPE, jax.random.split(jax.random.key(0, impl="rbg"), 2)), "threefry"),
+        (lambda: seqjax.sweep_recipe(RECIPE, seeds=[0, 2**32]), "seeds"),
+        (lambda: seqjax.sweep_recipe(RECIPE, seeds=[0.5]), "seeds"),
+        (lambda: seqjax.sweep_recipe(SWEPT, axes={"learning_rate": []}), "at least one value"),
+        (lambda: seqjax.sweep_recipe(SWEPT, axes={"learning_rate": [1e-3, 1e-3]}), "each once"),
+        (lambda: seqjax.sweep_recipe(SWEPT, axes={"seed": [1.0]}), "'seed'"),
+        (lambda: seqjax.sweep_recipe(RECIPE, examples=0), "examples"),
+        (
+            lambda: seqjax.sweep(lambda updates: replace(RECIPE, updates=updates), static={"updates": [2, 3]}),
+            "same number",
+        ),
+        (lambda: Plan(devices=3), "devices"),
+        (lambda: Plan(together=0), "together"),
         (lambda: seqjax.train_many(RECIPE, jax.random.split(jax.random.key(0, impl="rbg"), 2)), "threefry"),
         (lambda: seqjax.sweep_recipe(RECIPE, seeds=0), "seeds"),
         (lambda: seqjax.sweep_recipe(RECIPE, seeds=[1, 1]), "seeds"),

@@ -29,6 +29,7 @@ import xarray as xr
 from seqjax.report.experiment import Claim, Experiment
 
 JSON = ("config.json", "claims.json", "table.json", "environment.json")
+WHERE = ("finished", "seconds", "device", "processor", "cores", "python", "versions", "commit")
 FILES = (*JSON, "result.nc", "figure.svg", "figure.png")
 
 
@@ -56,7 +57,7 @@ def aside(path: Path):
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield draft
-        if path.is_dir():
+        if path.is_dir() and draft.is_dir():
             discard(path)
         os.replace(draft, path)
     finally:
@@ -107,10 +108,11 @@ def read_dataset(path: Path) -> xr.Dataset | None:
         return None
     try:
         with xr.open_dataset(path, engine="netcdf4") as dataset:
+            float(dataset.attrs["seconds"])
             return dataset.load()
     except Exception as error:  # whatever a damaged file makes the reader raise
         warnings.warn(f"{path} cannot be read and is computed again ({error})", stacklevel=2)
-        path.unlink()
+        discard(path)
         return None
 
 
@@ -145,16 +147,17 @@ def write_json(path: Path, content: Any) -> None:
 def environment(seconds: float) -> dict[str, Any]:
     """Where and when a run was made."""
     packages = ("seqjax", "jax", "jaxlib", "optax", "numpy")
-    return {
-        "finished": datetime.now(UTC).isoformat(timespec="microseconds"),
-        "seconds": round(seconds, 1),
-        "device": f"{jax.local_device_count()} x {jax.devices()[0].device_kind}",
-        "cores": os.cpu_count(),
-        "processor": processor(),
-        "python": sys.version.split()[0],
-        "versions": {name: version(name) for name in packages},
-        "commit": commit(),
-    }
+    values = (
+        datetime.now(UTC).isoformat(timespec="microseconds"),
+        round(seconds, 1),
+        f"{jax.local_device_count()} x {jax.devices()[0].device_kind}",
+        processor(),
+        os.cpu_count(),
+        sys.version.split()[0],
+        {name: version(name) for name in packages},
+        commit(),
+    )
+    return dict(zip(WHERE, values, strict=True))
 
 
 def processor() -> str:
@@ -190,15 +193,19 @@ def read_runs(out: Path) -> list[Run]:
             continue
         try:
             runs.append(read_run(folder))
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError) as error:
             warnings.warn(f"{folder} cannot be read and is left out ({error})", stacklevel=2)
     return sorted(runs, key=lambda run: run.environment["finished"], reverse=True)
 
 
 def read_run(folder: Path) -> Run:
-    """A run's folder; ValueError where a file is missing."""
+    """A run's folder; ValueError where a file is missing or holds something else."""
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise ValueError(f"{', '.join(missing)} missing")
     config, claims, table, where = (json.loads((folder / name).read_text(encoding="utf-8")) for name in JSON)
+    rows = isinstance(table, list) and all(isinstance(row, dict) for row in table)
+    if not (isinstance(config, dict) and rows and isinstance(where, dict) and set(where) >= set(WHERE)):
+        raise ValueError("its JSON is not that of a run")
+    table = [{str(name): str(value) for name, value in row.items()} for row in table]
     return Run(folder, config, [Claim(**claim) for claim in claims], table, where)

@@ -21,6 +21,19 @@ def rows_of_update(key: Array, update: Array, batch: int, N: int) -> Array:
     return jax.lax.dynamic_slice_in_dim(jnp.concatenate(orders), first, batch)
 
 
+def checked(part: str, data: Batch, classes: int) -> Batch:
+    """The data as NumPy arrays; ValueError for sequences or labels that do not fit."""
+    xs, labels = np.asarray(data.xs), np.asarray(data.targets)
+    lengths = None if data.lengths is None else np.asarray(data.lengths)
+    if xs.ndim != 3 or 0 in xs.shape or labels.shape != xs.shape[:1] or not np.issubdtype(labels.dtype, np.integer):
+        given = f"{xs.shape} and {labels.dtype} {labels.shape}"
+        raise ValueError(f"{part} needs sequences [B, T, D] and one integer label each, got {given}")
+    steps_of(xs, rank=2, lengths=lengths)
+    if labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(f"{part} labels must lie in 0..{classes - 1}, got {labels.min()}..{labels.max()}")
+    return Batch(xs, labels, lengths)
+
+
 def classification(name: str, train: Batch, test: Batch, *, classes: int) -> Task:
     """Classify whole sequences of vectors: train on epochs over one set of arrays, score on another.
 
@@ -28,12 +41,10 @@ def classification(name: str, train: Batch, test: Batch, *, classes: int) -> Tas
     Raises ValueError for labels outside 0..classes-1, sequences that `unroll` would refuse, or a batch larger than the
     training set.
     """
-    N = len(train.targets)
-    for part, data in (("train", train), ("test", test)):
-        steps_of(data.xs, rank=2, lengths=data.lengths)
-        labels = np.asarray(data.targets)
-        if labels.min() < 0 or labels.max() >= classes:
-            raise ValueError(f"{part} labels must lie in 0..{classes - 1}, got {labels.min()}..{labels.max()}")
+    train, test = (checked(part, data, classes) for part, data in (("train", train), ("test", test)))
+    N, D = len(train.targets), train.xs.shape[-1]
+    if test.xs.shape[-1] != D:
+        raise ValueError(f"test sequences must be as wide as the training sequences, {D}, got {test.xs.shape[-1]}")
     shares = np.bincount(np.asarray(train.targets), minlength=classes) / N
     entropy = -sum(p * np.log(p) for p in shares if p > 0)
 
@@ -49,7 +60,7 @@ def classification(name: str, train: Batch, test: Batch, *, classes: int) -> Tas
         held_out=lambda key, examples: test,
         inputs="vector",
         readout="last",
-        D=train.xs.shape[-1],
+        D=D,
         K=classes,
         loss=cross_entropy,
         score=accuracy,

@@ -31,8 +31,8 @@ def data_file(part: str) -> Path:
 def read_ts(text: str) -> tuple[list[np.ndarray], list[str]]:
     """Sequences [T, D] and labels of a `.ts` file: one case a line, dimensions and label separated by colons."""
     cases, labels = [], []
-    body = text.partition("@data")[2]
-    for line in filter(None, map(str.strip, body.splitlines())):
+    lines = [line.strip() for line in text.splitlines()]
+    for line in filter(None, lines[[line.lower() for line in lines].index("@data") + 1 :]):
         *dimensions, label = line.split(":")
         cases.append(np.array([row.split(",") for row in dimensions], np.float64).T)
         labels.append(label)
