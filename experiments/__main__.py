@@ -73,7 +73,7 @@ def run(names: list[str], options: Options, overrides: list[str]) -> int:
     for experiment, config in zip(chosen, configs, strict=True):
         console.rule(f"{experiment.name}: {experiment.summary}", align="left")
         done = run_experiment(experiment, config, options.out)
-        console.print(numbers(done.table), judgements(done.claims))
+        console.print(numbers(done.table), *([judgements(done.claims)] if done.claims else []))
         print(f"{done.folder}/figure.svg")
         passed &= all(claim.passed for claim in done.claims)
     print(f"\nAll results: {write_page(EXPERIMENTS, options.out)}")

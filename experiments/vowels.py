@@ -116,7 +116,7 @@ def figure(config: Config, dataset: Any) -> Any:
     left.set_xticks(range(len(config.models)), [NAMES[model].replace(" ", "\n", 1) for model in config.models])
     left.set(xlim=(-0.5, len(config.models) - 0.2), ylabel="accuracy on 370 test utterances")
     left.set_title(f"Every seed, and the mean of {config.seeds} (chance: {vowels().chance:.2f})")
-    level(left, GOAL, "0.97")
+    level(left, GOAL, "goal, 0.97")
     left.margins(y=0.15)
     right.set(yscale="log", xlabel="update", ylabel="training loss of a batch, nats", xlim=(0, config.updates))
     right.set_title("Loss on the way (every seed; median bold)")

@@ -24,7 +24,7 @@ class Profile:
     A backward half counts from the first step, where its scan ends. NaN where a row has no such lag.
     """
 
-    whole: Array  # [L, B, T] over the whole carry, one L per layer and direction
+    whole: Array  # [L, B, T] over the whole carry, one L per layer and direction: l0 forward, l0 backward, l1 ...
     fields: dict[str, Array]  # name of a state field -> [L, B, T]
 
 
@@ -121,6 +121,8 @@ def fit_decay(norms: Any, *, first: int = 1, last: int = 40) -> Decay:
     Each row is fitted up to its first zero, or its end (NaN). Rows with fewer than two lags say nothing and are left
     out; γ is 0 where all others are dead, and ValueError is raised where none is left.
     """
+    if np.ndim(norms) != 2:
+        raise ValueError(f"norms must be [B, lag], such as profile.whole[0], got shape {np.shape(norms)}")
     norms = np.asarray(norms, np.float64)[:, first : last + 1]
     rows = norms[np.isfinite(norms[:, :2]).all(1)] if norms.shape[1] > 1 else norms[:0]
     if not len(rows):

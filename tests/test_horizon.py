@@ -200,6 +200,8 @@ def test_fit_decay_of_ragged_and_dying_rows():
     np.testing.assert_allclose([found.factor, found.low, found.high], 0.5)
     assert (found.rows, found.dead) == (3, 1)
     assert seqjax.fit_decay(dead[None]).factor == 0
+    with pytest.raises(ValueError, match="must be"):
+        seqjax.fit_decay(full)
     with pytest.raises(ValueError, match="at least two"):
         seqjax.fit_decay(missing[None])
 
