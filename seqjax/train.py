@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from itertools import product
 from typing import Any
@@ -111,12 +111,11 @@ def update(recipe: Recipe, hyper: Hyper, state: TrainState) -> tuple[TrainState,
     steps, opt_state = optimizer_of(recipe, hyper).update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, steps)
     norm = global_norm(grads)
-    kept = jax.tree.map(lambda n, o: jnp.isfinite(n) | ~jnp.isfinite(o), opt_state, state.opt_state)
-    finite = jnp.stack([jnp.isfinite(loss), jnp.isfinite(norm), all_finite(params), all_true(kept)])
+    sound = jax.tree.map(lambda n, o: jnp.isfinite(n) | ~jnp.isfinite(o), opt_state, state.opt_state)
+    finite = jnp.stack([jnp.isfinite(loss), jnp.isfinite(norm), all_finite(params), all_true(sound)])
     before, failed = state.failed_at >= 0, ~finite.all()
-    new = replace(state, params=params, opt_state=opt_state)
     kept = jax.tree.map(
-        lambda n, o: jnp.where(before | failed, o, n), (new.params, new.opt_state), (state.params, state.opt_state)
+        lambda n, o: jnp.where(before | failed, o, n), (params, opt_state), (state.params, state.opt_state)
     )
     after = TrainState(
         *kept,
