@@ -1,8 +1,9 @@
 """seqjax: recurrent sequence models in JAX; how far back they can learn, measured."""
 
 from seqjax import init, tasks
-from seqjax.cells import CELLS, cell_named, gru, lstm, rnn
-from seqjax.core import Affine, Cell, Hidden, gated
+from seqjax.cells import CELLS, cell_named, gru, lru, lstm, memory, mingru, rnn, variant
+from seqjax.core import Affine, Cell, Complex, Hidden
+from seqjax.gated import gated
 from seqjax.gradients import adam, clip_by_global_norm
 from seqjax.horizon import Decay, Profile, direct_path, fit_decay, gradient_profile, horizon
 from seqjax.network import Network, network

@@ -11,8 +11,8 @@ A cell is a value: pure functions of ONE example at ONE time, split where a recu
 so that ds_t/ds_{t-1} is what `update` passes straight through plus (slopes of `update`) @ (matrix of `recur`).
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
@@ -28,7 +28,9 @@ State = Any
 class Cell:
     """A recurrence as a record of pure functions of one example at one time; no batch axis, no time axis, no flags.
 
-    `gates` names the row blocks of the weights in order ("ifgo" for an LSTM), "" for a cell without them.
+    `name` names the equation; every params container has the input matrix `W_ih` [.., D]. `gates` names the row blocks
+    of the weights in order ("ifgo" for an LSTM), "" for a cell without them. A cell whose transition is
+    elementwise-linear gives `coefficients`, so that s_t = decay ⊙ s_{t-1} + write could be evaluated for all t at once.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Cell:
     update: Callable[[Params, State, Any, Any], State]  # (p, s, u, a) -> s, the equation
     read: Callable[[Params, State], Array]  # (p, s) -> y, what the readout sees
     gates: str = ""
+    coefficients: Callable[[Params, Any], tuple[State, State]] | None = None  # (p, u) -> (decay, write), like a state
 
     def step(self, params: Params, state: State, u: Any) -> State:
         """One step of the recurrence from the projected input: s_t = update(p, s, u, recur(p, s))."""
@@ -48,12 +51,16 @@ class Cell:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Affine:
-    """Weights of a gated layer, one block of H rows per gate, in PyTorch's layout and gate order."""
+    """Weights of a gated layer, one block of H rows per gate, in PyTorch's layout and gate order.
+
+    Where there is a `gain`, LayerNorm acts on every gate's pre-activation, and `b_ih` is added after it.
+    """
 
     W_ih: Array  # [G*H, D]
-    W_hh: Array  # [G*H, H]
-    b_ih: Array  # [G*H]
-    b_hh: Array  # [G*H]
+    W_hh: Array | None  # [G*H, H]; None where no gate looks back
+    b_ih: Array | None  # [G*H]; None without biases
+    b_hh: Array | None  # [G*H]; None without biases, and under LayerNorm, where one bias is all there is
+    gain: Array | None = None  # [G*H]
 
 
 @jax.tree_util.register_dataclass
@@ -64,6 +71,26 @@ class Hidden:
     h: Array  # [H]
 
 
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Complex:
+    """A complex array as two real ones, so that every carry is real whatever the cell."""
+
+    re: Array
+    im: Array
+
+    def __mul__(self, other: "Complex") -> "Complex":
+        return Complex(self.re * other.re - self.im * other.im, self.re * other.im + self.im * other.re)
+
+    def __add__(self, other: "Complex") -> "Complex":
+        return Complex(self.re + other.re, self.im + other.im)
+
+
+def linear_step(decay: State, state: State, write: State) -> State:
+    """s_t = decay ⊙ s_{t-1} + write, field by field; fields are arrays or `Complex`."""
+    return jax.tree.map(lambda d, s, w: d * s + w, decay, state, write, is_leaf=lambda x: isinstance(x, Complex))
+
+
 def require_sizes(**sizes: Any) -> None:
     """Raise ValueError unless every named size is an integer of at least 1."""
     for name, size in sizes.items():
@@ -71,73 +98,13 @@ def require_sizes(**sizes: Any) -> None:
             raise ValueError(f"{name} must be an integer of at least 1, got {size!r}")
 
 
-def uniform(key: Array, gates: int, D: int, H: int) -> Affine:
-    """Every array from U(-1/√H, 1/√H), PyTorch's default for recurrent layers."""
-    require_sizes(D=D, H=H)
-    bound, rows = H**-0.5, gates * H
-    shapes = ((rows, D), (rows, H), (rows,), (rows,))
-    draws = (
-        jax.random.uniform(k, shape, jnp.float32, -bound, bound)
-        for k, shape in zip(jax.random.split(key, 4), shapes, strict=True)
-    )
-    return Affine(*draws)
-
-
-def set_bias(gates: str, params: Affine, gate: str, value: Array | float) -> Affine:
-    """Make the effective bias b_ih + b_hh of one gate equal to `value` (a number or [H]): all of it in b_ih."""
-    if gate not in list(gates):
-        raise ValueError(f"gate must be one of {list(gates)}, got {gate!r}: this cell has no such gate")
-    H = params.W_hh.shape[1]
-    rows = slice(gates.index(gate) * H, (gates.index(gate) + 1) * H)
-    value = jnp.asarray(value, params.b_ih.dtype)
-    return replace(params, b_ih=params.b_ih.at[rows].set(value), b_hh=params.b_hh.at[rows].set(0))
-
-
 def carry_dtype(params: Params) -> Any:
     """The dtype a state starts in: that of the params, or float32 where they are narrower."""
     return jnp.result_type(jnp.float32, *jax.tree.leaves(params))
 
 
-def project(params: Affine, x: Array) -> Array:
-    """u = W_ih x + b_ih, for all gates at once: [D] -> [G*H]. ValueError where x has another width."""
-    if x.shape != params.W_ih.shape[1:]:
-        raise ValueError(f"xs must hold D = {params.W_ih.shape[1]} numbers a step, as the params do, got {x.shape[0]}")
-    return params.W_ih @ x + params.b_ih
-
-
-def recur(params: Affine, state: Any) -> Array:
-    """a = W_hh h + b_hh, for all gates at once: [H] -> [G*H]. Narrow weights meet the float32 state as float32."""
-    return params.W_hh @ state.h + params.b_hh
-
-
-def gated(
-    name: str,
-    *,
-    gates: str,
-    state: type,
-    update: Callable[[Affine, Any, Array, Any], Any],
-    bias: Mapping[str, float | None] | None = None,
-    recur: Callable[[Affine, Any], Any] = recur,
-) -> Cell:
-    """A cell with one affine map per gate, given only its equation.
-
-    `state` is a container of [H] arrays with a field `h`, which is what the cell shows; `bias` gives the effective
-    initial bias of a gate (None keeps the draw of `uniform`).
-    """
-
-    def init(key: Array, D: int, H: int) -> Affine:
-        params = uniform(key, len(gates), D, H)
-        for gate, value in (bias or {}).items():
-            params = params if value is None else set_bias(gates, params, gate, value)
-        return params
-
-    def start(params: Affine) -> Any:
-        rows, H = params.W_hh.shape
-        if rows != len(gates) * H:
-            raise ValueError(
-                f"params have W_hh [{rows}, {H}], but {name} has {len(gates)} gates: are they another cell's?"
-            )
-        shape, dtype = (H,), carry_dtype(params)
-        return state(**{field.name: jnp.zeros(shape, dtype) for field in fields(state)})
-
-    return Cell(name, init, start, project, recur, update, lambda params, state: state.h, gates)
+def require_width(params: Params, x: Array) -> None:
+    """ValueError unless x [D] is as wide as the input matrix of the params."""
+    D = params.W_ih.shape[1]
+    if x.shape != (D,):
+        raise ValueError(f"xs must hold D = {D} numbers a step, as the params do, got {x.shape[0]}")

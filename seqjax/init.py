@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.nn import initializers
 
-from seqjax.core import Affine, Cell, Params, set_bias
+from seqjax.core import Affine, Cell, Params
+from seqjax.gated import set_bias
 from seqjax.sequences import concrete
 
 Edit = Callable[[Array, Cell, Params], Params]
@@ -39,8 +40,8 @@ def with_init(cell: Cell, *edits: Edit) -> Cell:
 def per_gate(key: Array, cell: Cell, params: Affine, draw: Callable[[Array, int], Array]) -> Affine:
     """Replace every gate's recurrent block [H, H] by a draw of its own; a draw over all gates at once would give
     blocks of the wrong singular values."""
-    if not cell.gates:
-        raise ValueError(f"cell {cell.name!r} has no gates, so this initialiser does not apply to it")
+    if not cell.gates or params.W_hh is None:
+        raise ValueError(f"cell {cell.name!r} has no recurrent blocks, so this initialiser does not apply to it")
     H = params.W_hh.shape[1]
     blocks = [draw(k, H) for k in jax.random.split(key, len(cell.gates))]
     return replace(params, W_hh=jnp.concatenate(blocks).astype(params.W_hh.dtype))
@@ -48,19 +49,21 @@ def per_gate(key: Array, cell: Cell, params: Affine, draw: Callable[[Array, int]
 
 @dataclass(frozen=True)
 class Uniform:
-    """Every array from U(-bound, bound); bound None is PyTorch's 1/√H."""
+    """Every array but a LayerNorm gain from U(-bound, bound); bound None is PyTorch's 1/√H."""
 
     bound: float | None = None
 
     def __call__(self, key: Array, cell: Cell, params: Params) -> Params:
-        bound = params.W_hh.shape[1] ** -0.5 if self.bound is None else self.bound
+        if not cell.gates:
+            raise ValueError(f"cell {cell.name!r} has no gates, so this initialiser does not apply to it")
+        bound = (params.W_ih.shape[0] / len(cell.gates)) ** -0.5 if self.bound is None else self.bound
         leaves, tree = jax.tree.flatten(params)
         keys = jax.random.split(key, len(leaves))
         draws = [
             jax.random.uniform(k, a.shape, jnp.float32, -bound, bound).astype(a.dtype)
             for k, a in zip(keys, leaves, strict=True)
         ]
-        return jax.tree.unflatten(tree, draws)
+        return replace(jax.tree.unflatten(tree, draws), gain=params.gain)
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,21 @@ import numpy as np
 import pytest
 from jax import Array
 
-from seqjax import CELLS, Cell, Trace, gru, rnn, unroll
+from seqjax import CELLS, Cell, Trace, gru, lstm, memory, rnn, unroll
+from seqjax.cells.gates import CANDIDATE, FORGET
 
 B, T, D, H = 4, 6, 3, 5  # all different, so that no axis passes for another
 
 MAKERS = CELLS | {
     "rnn-relu": partial(rnn, activation="relu"),
+    "rnn-norm": partial(rnn, norm="layer"),
     "gru-reset-before": partial(gru, reset_after=False),
+    "gru-norm": partial(gru, norm="layer"),
+    "lstm-peephole": partial(lstm, peephole=True),
+    "lstm-norm": partial(lstm, norm="layer"),
+    "lstm-everything": partial(lstm, peephole=True, coupled=True, norm="layer"),
+    "memory-forget": partial(memory, keep=FORGET),
+    "memory-choose": partial(memory, keep=FORGET, write=CANDIDATE),
 }
 each_maker = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 each_cell = pytest.mark.parametrize("cell", [make() for make in MAKERS.values()], ids=MAKERS.keys())

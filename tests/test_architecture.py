@@ -11,10 +11,10 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "seqjax"
 RANKS = {
     0: ("core", "sequences", "losses", "sweep", "statistics", "progress"),
-    1: ("cells", "init", "gradients", "unroll", "tasks"),
-    2: ("stack",),
-    3: ("network", "spectrum", "horizon"),
-    4: ("train",),
+    1: ("gated", "gradients", "unroll", "tasks"),
+    2: ("cells", "init", "stack"),
+    3: ("network", "spectrum", "horizon", "interop", "bptt"),
+    4: ("train", "cost"),
     5: ("report",),
 }
 RANK = {name: rank for rank, names in RANKS.items() for name in names}

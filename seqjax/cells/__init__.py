@@ -1,13 +1,26 @@
 """Every cell the package knows, by name; one family per file."""
 
 from collections.abc import Callable
+from functools import partial
 
+from seqjax.cells.gates import memory
 from seqjax.cells.gru import gru
+from seqjax.cells.lru import lru
 from seqjax.cells.lstm import lstm
+from seqjax.cells.mingru import mingru
 from seqjax.cells.rnn import rnn
+from seqjax.cells.variants import VARIANTS, variant
 from seqjax.core import Cell
 
-CELLS: dict[str, Callable[..., Cell]] = {"rnn": rnn, "lstm": lstm, "gru": gru}
+CELLS: dict[str, Callable[..., Cell]] = {
+    "rnn": rnn,
+    "lstm": lstm,
+    "gru": gru,
+    "memory": memory,
+    "lru": lru,
+    "mingru": mingru,
+    **{f"lstm-{name}": partial(variant, name) for name in VARIANTS},
+}
 
 
 def cell_named(name: str) -> Callable[..., Cell]:

@@ -1,36 +1,25 @@
-"""Long short-term memory (Hochreiter and Schmidhuber 1997; forget gate by Gers et al. 2000)."""
+"""Long short-term memory (Hochreiter and Schmidhuber 1997; forget gate by Gers et al. 2000), and its options.
 
-from dataclasses import dataclass
+c_t = σ(f) ⊙ c_{t-1} + σ(i) ⊙ tanh(g)
+h_t = σ(o) ⊙ tanh(c_t)
+"""
+
 from functools import cache
 
-import jax
-import jax.numpy as jnp
-from jax import Array
-from jax.nn import sigmoid
-
-from seqjax.core import Affine, Cell, gated
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class LSTMState:
-    """The LSTM's whole carry, N = 2H: what it shows and what it holds."""
-
-    h: Array  # [H]
-    c: Array  # [H]
-
-
-def update(params: Affine, state: LSTMState, u: Array, a: Array) -> LSTMState:
-    """c_t = σ(f) ⊙ c_{t-1} + σ(i) ⊙ tanh(g),  h_t = σ(o) ⊙ tanh(c_t)."""
-    i, f, g, o = jnp.split(u + a, 4)
-    c = sigmoid(f) * state.c + sigmoid(i) * jnp.tanh(g)
-    return LSTMState(h=sigmoid(o) * jnp.tanh(c), c=c)
+from seqjax.cells.gates import CANDIDATE, COUPLED, FORGET, OUTPUT, memory
+from seqjax.core import Cell
 
 
 @cache
-def lstm(*, forget_bias: float | None = 1.0) -> Cell:
-    """LSTM cell with gates i, f, g, o in PyTorch's order, equal to `nn.LSTM`.
+def lstm(
+    *, forget_bias: float | None = 1.0, peephole: bool = False, coupled: bool = False, norm: str | None = None
+) -> Cell:
+    """LSTM cell with gates i, f, g, o in PyTorch's order, equal to `nn.LSTM` without options.
 
-    `forget_bias` is the effective initial bias of the forget gate, b_ih + b_hh; None keeps the uniform draw.
+    forget_bias   the effective initial bias of the forget gate, b_ih + b_hh; None keeps the uniform draw
+    peephole      i and f also see c_{t-1}, and o sees c_t, through a vector each (Gers and Schmidhuber 2000)
+    coupled       one gate decides both, forget = 1 - input (Greff et al. 2017); the gates are then i, g, o
+    norm="layer"  normalises every gate's pre-activation, inside the loop; ValueError for another
     """
-    return gated("lstm", gates="ifgo", state=LSTMState, update=update, bias={"f": forget_bias})
+    name, keep = ("lstm-coupled", COUPLED) if coupled else ("lstm", FORGET)
+    return memory(name, keep=keep, write=CANDIDATE, show=OUTPUT, peephole=peephole, norm=norm, forget_bias=forget_bias)

@@ -6,22 +6,24 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import Affine, Cell, Hidden, gated
+from seqjax.core import Affine, Cell, Hidden
+from seqjax.gated import gated, normalise
 
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu}
 
 
 @cache
-def rnn(*, activation: str = "tanh") -> Cell:
-    """Plain recurrent cell, h_t = φ(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh), φ = tanh or relu.
+def rnn(*, activation: str = "tanh", norm: str | None = None) -> Cell:
+    """Plain recurrent cell, h_t = φ(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh), φ = tanh or relu; equal to `nn.RNN`.
 
-    Equal to PyTorch's `nn.RNN`. Raises ValueError for another activation.
+    norm="layer" normalises the pre-activation, inside the loop. Raises ValueError for another activation or norm.
     """
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation must be one of {sorted(ACTIVATIONS)}, got {activation!r}")
     φ = ACTIVATIONS[activation]
 
     def update(params: Affine, state: Hidden, u: Array, a: Array) -> Hidden:
-        return Hidden(h=φ(u + a))
+        return Hidden(h=φ(normalise(params, 0, u + a)))
 
-    return gated("rnn", gates="h", state=Hidden, update=update)
+    name = "rnn" if activation == "tanh" else f"rnn-{activation}"
+    return gated(name, gates="h", state=Hidden, update=update, norm=norm)
