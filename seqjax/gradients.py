@@ -55,3 +55,13 @@ def chained(learning_rate: Any, clip: Any) -> optax.GradientTransformation:
     """Clip first, then Adam."""
     first = [] if clip is None else [clip_by_global_norm(clip)]
     return optax.chain(*first, optax.adam(learning_rate))
+
+
+def all_finite(tree: Any) -> Array:
+    """Whether no entry of any array is NaN or infinite."""
+    return all_true(jax.tree.map(jnp.isfinite, tree))
+
+
+def all_true(tree: Any) -> Array:
+    """Whether every entry of every array holds."""
+    return jnp.array([leaf.all() for leaf in jax.tree.leaves(tree)]).all()

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from seqjax.core import Cell, require_sizes
+from seqjax.dropout import Dropout
 from seqjax.sequences import Steps, batch_first, drop_batch, steps_of
-from seqjax.stack import Layer, StackTrace, init_stack, scan_stack
+from seqjax.stack import Layer, StackTrace, init_stack, require_effect, scan_stack
 from seqjax.unroll import over_batch
 
 INPUTS = ("onehot", "embedding", "vector")
@@ -69,7 +70,8 @@ class Network:
     inputs: str  # one of INPUTS
     readout: str  # one of READOUTS
     init: Callable[[Array, int, int, int], NetworkParams]  # (key, D, H, K) -> params
-    forward: Callable[..., Output]  # (params, xs, mask, perturb) -> Output, time first and batch last
+    forward: Callable[..., Output]  # (params, xs, mask, perturb, key) -> Output, time first and batch last
+    dropout: Dropout | None = None
 
     def steps(self, params: NetworkParams, xs: Array, *, lengths: Any = None, mask: Any = None) -> Steps:
         """Check one sequence or a batch and take it to the inside layout: tokens [T] or [B, T] for one-hot and
@@ -83,10 +85,19 @@ class Network:
             raise ValueError("xs has T = 0 steps, so it has no last state to read: give at least one step")
         return steps
 
-    def apply(self, params: NetworkParams, xs: Array, *, lengths: Any = None, mask: Any = None) -> Output:
-        """Run over one sequence or a batch; arguments and errors as for `steps`, lengths and mask as for `unroll`."""
+    def apply(
+        self, params: NetworkParams, xs: Array, *, lengths: Any = None, mask: Any = None, key: Array | None = None
+    ) -> Output:
+        """Run over one sequence or a batch; arguments and errors as for `steps`, lengths and mask as for `unroll`.
+
+        `key` draws the noise of a training step; ValueError where the network has no dropout.
+        """
+        if key is not None and self.dropout is None:
+            raise ValueError(
+                "key draws nothing in a network without dropout: leave it out, or give the network dropout"
+            )
         steps = self.steps(params, xs, lengths=lengths, mask=mask)
-        return drop_batch(batch_first(self.forward(params, steps.xs, steps.mask)), steps.batched)
+        return drop_batch(batch_first(self.forward(params, steps.xs, steps.mask, key=key)), steps.batched)
 
 
 def alphabet(params: NetworkParams) -> int:
@@ -104,6 +115,8 @@ def network(
     bidirectional: bool = False,
     embedding: int | None = None,
     head: Callable[[Array, int, int], Dense] = uniform_head,
+    residual: bool = False,
+    dropout: Dropout | None = None,
 ) -> Network:
     """A recurrent network of one kind of cell.
 
@@ -111,14 +124,18 @@ def network(
     readout    "every" step, each row's own "last" step, or "both" (one head serves both)
     embedding  width of the embedding, which is drawn from N(0, 1); only with inputs="embedding"
     head       how the readout is drawn, (key, K, F) -> Dense
-    Raises ValueError for values outside these.
+    residual   every layer above the first adds what it reads to what it shows
+    dropout    noise of training: `train` draws it at every update, evaluation has none
+    Raises ValueError for values outside these, and for a residual or dropout that would change nothing.
     """
     for name, value, known in (("inputs", inputs, INPUTS), ("readout", readout, READOUTS)):
         if value not in known:
             raise ValueError(f"{name} must be one of {list(known)}, got {value!r}")
     require_sizes(layers=layers, **({} if embedding is None else {"embedding": embedding}))
-    if not isinstance(bidirectional, bool):
-        raise ValueError(f"bidirectional must be True or False, got {bidirectional!r}")
+    for name, value in (("bidirectional", bidirectional), ("residual", residual)):
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, got {value!r}")
+    require_effect(cell, layers, residual, dropout)
     if (embedding is not None) != (inputs == "embedding"):
         raise ValueError('embedding, a width, goes with inputs="embedding" and with nothing else')
 
@@ -131,26 +148,31 @@ def network(
         )
         return NetworkParams(table, body, head(third, K, H * (1 + bidirectional)))
 
-    name = f"{cell.name}{'-bidirectional' if bidirectional else ''}{f'-{layers}' if layers > 1 else ''}"
-    return Network(name, inputs, readout, init, partial(forward, cell, inputs, readout))
+    marks = (("-bidirectional", bidirectional), (f"-{layers}", layers > 1), ("-residual", residual))
+    name = cell.name + "".join(mark for mark, holds in marks if holds)
+    body = partial(scan_stack, cell, residual=residual, dropout=dropout)
+    return Network(name, inputs, readout, init, partial(forward, cell, body, inputs, readout, residual), dropout)
 
 
 def forward(
     cell: Cell,
+    body: Callable[..., StackTrace],
     inputs: str,
     readout: str,
+    residual: bool,
     params: NetworkParams,
     xs: Array,
     mask: Array | None = None,
     perturb: Any = None,
+    key: Array | None = None,
 ) -> Output:
-    """One pass in the inside layout, xs [T, D, B] or tokens [T, B]; `perturb` as for `scan_stack`."""
+    """One pass in the inside layout, xs [T, D, B] or tokens [T, B]; `perturb` and `key` as for `scan_stack`."""
     if inputs != "vector":
         tokens = xs if mask is None else jnp.where(mask, xs, 0)
         xs = encode(params, tokens)
-    trace = scan_stack(cell, params.body, xs, mask=mask, perturb=perturb)
+    trace = body(params.body, xs, mask=mask, perturb=perturb, key=key)
     every = None if readout == "last" else jax.vmap(partial(affine, params.head))(trace.ys)
-    last = None if readout == "every" else affine(params.head, summary(cell, params.body, trace))
+    last = None if readout == "every" else affine(params.head, summary(cell, params.body, trace, residual))
     return Output(every, last, trace)
 
 
@@ -161,12 +183,15 @@ def encode(params: NetworkParams, tokens: Array) -> Array:
     return jnp.moveaxis(params.embed[tokens], -1, 1)
 
 
-def summary(cell: Cell, body: tuple[Layer, ...], trace: StackTrace) -> Array:
-    """What the top layer's final states show, [H, B] or [forward; backward]."""
-    halves = body[-1].halves()
-    finals = trace.final[-len(halves) :]
-    read = over_batch(cell.read)
-    return jnp.concatenate([read(half, state) for (half, _), state in zip(halves, finals, strict=True)])
+def summary(cell: Cell, body: tuple[Layer, ...], trace: StackTrace, residual: bool) -> Array:
+    """What the top layer shows at the end of its scans, [H, B] or [forward; backward].
+
+    In a residual stack that is the sum over all layers, as every layer adds what it reads.
+    """
+    read, finals, shown = over_batch(cell.read), iter(trace.final), []
+    for layer in body:
+        shown.append(jnp.concatenate([read(half, next(finals)) for half, _ in layer.halves()]))
+    return sum(shown[1:], shown[0]) if residual else shown[-1]
 
 
 def affine(head: Dense, y: Array) -> Array:

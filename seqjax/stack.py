@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from seqjax.core import Cell, Params, State, require_sizes
+from seqjax.dropout import Dropout, drop_between, noise_of, require_use
 from seqjax.sequences import add_batch, batch_last, segment_ends, steps_of
 from seqjax.unroll import Trace, check_state, outside, scan
 
@@ -57,13 +58,24 @@ def unroll_stack(
     mask: Any = None,
     state: tuple[State, ...] | None = None,
     reset: Any = None,
+    residual: bool = False,
+    dropout: Dropout | None = None,
+    key: Array | None = None,
 ) -> StackTrace:
     """Run a stack over one sequence [T, D] or a batch [B, T, D]; arguments, layout and errors as for `unroll`.
 
-    `state` holds one state per layer and direction, as `final` does. A `reset` starts a new segment at the flagged
-    step in both directions.
+    state     one state per layer and direction, as `final` holds
+    reset     starts a new segment at the flagged step in both directions
+    residual  every layer above the first adds what it reads to what it shows: dys/dxs of a layer is I + ...
+    dropout   noise of a training step, drawn from `key`; without a key, zoneout takes its expectation
+    Raises ValueError where residual or dropout would change nothing.
     """
     steps = steps_of(xs, rank=2, lengths=lengths, mask=mask, reset=reset)
+    require_effect(cell, len(params), residual, dropout)
+    if (dropout is None or not dropout.zoneout) and (dropout is None) != (key is None):
+        raise ValueError(
+            "dropout and key go together: without a key nothing is dropped, without a rate nothing is drawn"
+        )
     halves = [half for layer in params for half in layer.halves()]
     inside = None
     if state is not None:
@@ -73,7 +85,18 @@ def unroll_stack(
         for (half, _), part in zip(halves, batched, strict=True):
             check_state(cell, half, part, steps.xs.shape[-1])
         inside = batch_last(batched)
-    return outside(scan_stack(cell, params, steps.xs, inside, steps.mask, steps.reset), steps)
+    trace = scan_stack(
+        cell, params, steps.xs, inside, steps.mask, steps.reset, residual=residual, dropout=dropout, key=key
+    )
+    return outside(trace, steps)
+
+
+def require_effect(cell: Cell, layers: int, residual: bool, dropout: Dropout | None) -> None:
+    """ValueError for a residual or a dropout that would change nothing."""
+    if residual and layers == 1:
+        raise ValueError("residual adds nothing in 1 layer: add layers, or leave it out")
+    if dropout is not None:
+        require_use(dropout, cell, layers)
 
 
 def scan_stack(
@@ -84,15 +107,22 @@ def scan_stack(
     mask: Array | None = None,
     reset: Array | None = None,
     perturb: Any = None,
+    *,
+    residual: bool = False,
+    dropout: Dropout | None = None,
+    key: Array | None = None,
 ) -> StackTrace:
     """`unroll_stack` in the inside layout, unchecked; `perturb` as for `scan`, one per layer and direction."""
     resets = {False: reset, True: None if reset is None else segment_ends(reset, mask)}
+    keys = [[None] * 3] * len(params) if key is None else jax.random.split(key, (len(params), 3))
     traces: list[Trace] = []
-    for layer in params:
-        ys = []
+    for depth, layer in enumerate(params):
+        read, ys = drop_between(dropout, keys[depth][2], xs) if depth else xs, []
         for half, reverse in layer.halves():
             given = [None if each is None else each[len(traces)] for each in (state, perturb)]
-            traces.append(scan(cell, half, xs, given[0], mask, resets[reverse], given[1], reverse=reverse))
+            noise = noise_of(dropout, keys[depth][int(reverse)], cell, half, len(xs), xs.shape[-1])
+            traces.append(scan(cell, half, read, given[0], mask, resets[reverse], given[1], noise, reverse=reverse))
             ys.append(traces[-1].ys)
-        xs = jnp.concatenate(ys, axis=1)
+        shown = jnp.concatenate(ys, axis=1)
+        xs = shown + xs if residual and depth else shown
     return StackTrace(tuple(traces), xs, tuple(trace.final for trace in traces))

@@ -14,7 +14,7 @@ import optax
 from jax import Array
 
 from seqjax.core import Params, require_sizes
-from seqjax.gradients import adam, global_norm
+from seqjax.gradients import adam, all_finite, all_true, global_norm
 from seqjax.network import Network
 from seqjax.sequences import batch_last, mask_of
 from seqjax.sweep import Plan, Read, checked_axes, checked_runs, gather, grid, plan_for, run_many, seed_keys, spread
@@ -95,10 +95,12 @@ def optimizer_of(recipe: Recipe, hyper: Hyper) -> optax.GradientTransformation:
     return given if isinstance(given, optax.GradientTransformation) else given(hyper)
 
 
-def judge(recipe: Recipe, params: Params, batch: Batch, measure: Callable[..., Array]) -> Array:
-    """A loss or score of the network on a batch, over valid steps only."""
+def judge(
+    recipe: Recipe, params: Params, batch: Batch, measure: Callable[..., Array], key: Array | None = None
+) -> Array:
+    """A loss or score of the network on a batch, over valid steps only; `key` draws what dropout drops."""
     mask = None if batch.lengths is None else batch_last(mask_of(batch.lengths, batch.xs.shape[1]))
-    output = recipe.network.forward(params, batch_last(batch.xs), mask)
+    output = recipe.network.forward(params, batch_last(batch.xs), mask, key=key)
     predictions = jnp.moveaxis(getattr(output, recipe.task.readout), -1, 0)
     return measure(predictions, batch.targets, None if recipe.task.readout == "last" or mask is None else mask.T)
 
@@ -107,7 +109,8 @@ def update(recipe: Recipe, hyper: Hyper, state: TrainState) -> tuple[TrainState,
     """One update. A run whose loss, gradient, new params or optimiser state turn non-finite keeps its last finite
     params for good."""
     batch = recipe.task.draw(state.key, state.step, recipe.batch)
-    loss, grads = jax.value_and_grad(lambda p: judge(recipe, p, batch, recipe.task.loss))(state.params)
+    noise = None if recipe.network.dropout is None else noise_key(state)
+    loss, grads = jax.value_and_grad(lambda p: judge(recipe, p, batch, recipe.task.loss, noise))(state.params)
     steps, opt_state = optimizer_of(recipe, hyper).update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, steps)
     norm = global_norm(grads)
@@ -127,14 +130,9 @@ def update(recipe: Recipe, hyper: Hyper, state: TrainState) -> tuple[TrainState,
     return after, History(*(jnp.where(before, jnp.nan, value) for value in (loss, norm)))
 
 
-def all_finite(tree: Any) -> Array:
-    """Whether no entry of any array is NaN or infinite."""
-    return all_true(jax.tree.map(jnp.isfinite, tree))
-
-
-def all_true(tree: Any) -> Array:
-    """Whether every entry of every array holds."""
-    return jnp.array([leaf.all() for leaf in jax.tree.leaves(tree)]).all()
+def noise_key(state: TrainState) -> Array:
+    """The key of one update's dropout: counted down from the top, as those of the data count up from 0."""
+    return jax.random.fold_in(state.key, jnp.uint32(2**32 - 1) - state.step.astype(jnp.uint32))
 
 
 def advance(recipe: Recipe, updates: int, state: TrainState, hyper: Hyper) -> tuple[TrainState, History]:

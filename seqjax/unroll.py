@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from seqjax.core import Cell, Params, State
+from seqjax.dropout import Noise, dropped, zoned
 from seqjax.sequences import Steps, add_batch, batch_first, batch_last, drop_batch, select, steps_of
 
 
@@ -105,9 +106,12 @@ def at_least_float32(s: Array) -> Array:
     return s.astype(jnp.promote_types(s.dtype, jnp.float32)) if jnp.issubdtype(s.dtype, jnp.floating) else s
 
 
-def step(cell: Cell, params: Params, state: State, u: Any) -> State:
-    """One step of a batch, batch last."""
-    return over_batch(cell.step)(params, state, u)
+def step(cell: Cell, params: Params, state: State, u: Any, factor: Array | None = None) -> State:
+    """One step of a batch, batch last; `factor` [H, B] acts on the h that enters the recurrent product."""
+    if factor is None:
+        return over_batch(cell.step)(params, state, u)
+    a = over_batch(cell.recur)(params, dropped(factor, state))
+    return over_batch(cell.update)(params, state, u, a)
 
 
 @partial(jax.jit, static_argnames=("cell", "reverse"))
@@ -119,28 +123,31 @@ def scan(
     mask: Array | None = None,
     reset: Array | None = None,
     perturb: State | None = None,
+    noise: Noise | None = None,
     *,
     reverse: bool = False,
 ) -> Trace:
     """`unroll` in the inside layout, unchecked: xs [T, D, B], state fields [H, B], mask and reset [T, B].
 
-    `perturb`, fields [T, H, B], is added to the state after every step: the gradient to it is dL/ds_t.
+    `perturb`, fields [T, H, B], is added to the state after every step: the gradient to it is dL/ds_t. `noise` is what
+    dropout drew.
     """
     xs = xs if mask is None else jnp.where(mask[:, None], xs, 0)
     us = over_time(cell.project)(params, xs)
     origin = start(cell, params, xs.shape[-1])
     first = widen(cell, params, origin if state is None else state, us)
     flags = reset if mask is None or reset is None else reset & mask
+    factor, holds = (None, None) if noise is None else (noise.factor, noise.hold)
 
     def body(s: State, inputs: Any) -> tuple[State, State]:
-        u, m, flag, nudge = inputs
+        u, m, flag, nudge, hold = inputs
         s = entering(flag, origin, s)
         used = s if m is None else entering(~m, origin, s)  # a NaN held at a masked step must stay out of gradients
-        s = select(m, step(cell, params, used, u), s)
+        s = select(m, zoned(hold, step(cell, params, used, u, factor), used), s)
         s = s if nudge is None else jax.tree.map(jnp.add, s, nudge)
         return s, s
 
-    final, after = jax.lax.scan(body, first, (us, mask, flags, perturb), reverse=reverse)
+    final, after = jax.lax.scan(body, first, (us, mask, flags, perturb, holds), reverse=reverse)
     before = shifted(first, after, reverse)
     before = before if flags is None else jax.vmap(entering, (0, None, 0))(flags, origin, before)
     ys = over_time(cell.read)(params, after)
