@@ -50,9 +50,14 @@ def project(params: Affine, x: Array) -> Array:
     return plus(params.W_ih @ x, params.b_ih if params.gain is None else None)
 
 
-def recur(params: Affine, state: Any) -> Any:
+def recur(params: Affine, state: Any) -> Array:
     """a = W_hh h + b_hh, for all gates at once: [H] -> [G*H]. Narrow weights meet the float32 state as float32."""
-    return () if params.W_hh is None else plus(params.W_hh @ state.h, params.b_hh)
+    return plus(params.W_hh @ state.h, params.b_hh)
+
+
+def no_product(params: Affine, state: Any) -> tuple[()]:
+    """a = (), for a cell whose products are not one affine map of the state and so stand in its `update`."""
+    return ()
 
 
 def shown(params: Any, state: Any) -> Array:
@@ -108,7 +113,8 @@ def gated(
         H = hidden_units(name, len(gates), params)
         return state(**{field.name: jnp.zeros(H, carry_dtype(params)) for field in fields(state)})
 
-    return Cell(name + ("-norm" if norm else ""), init, start, project, recur, update, shown, gates)
+    product = recur if recurrent else no_product
+    return Cell(name + ("-norm" if norm else ""), init, start, project, product, update, shown, gates)
 
 
 def hidden_units(name: str, gates: int, params: Affine) -> int:

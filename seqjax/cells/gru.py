@@ -8,7 +8,7 @@ from jax import Array
 from jax.nn import sigmoid
 
 from seqjax.core import Affine, Cell, Hidden
-from seqjax.gated import gated, normalise, plus, recur
+from seqjax.gated import gated, no_product, normalise, plus, recur
 
 
 def mix(state: Hidden, z: Array, n: Array) -> Hidden:
@@ -32,11 +32,6 @@ def before_product(params: Affine, state: Hidden, u: Array, a: Any) -> Hidden:
     r = sigmoid(normalise(params, 0, u_r + plus(W_r @ state.h, b_r)))
     z = sigmoid(normalise(params, 1, u_z + plus(W_z @ state.h, b_z)))
     return mix(state, z, jnp.tanh(normalise(params, 2, u_n + plus(W_n @ (r * state.h), b_n))))
-
-
-def no_product(params: Affine, state: Hidden) -> tuple[()]:
-    """a = (): the products of `before_product` are not one affine map of the state."""
-    return ()
 
 
 @cache
