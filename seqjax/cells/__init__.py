@@ -7,6 +7,7 @@ from seqjax.cells.gates import memory
 from seqjax.cells.gru import gru
 from seqjax.cells.lru import lru
 from seqjax.cells.lstm import lstm
+from seqjax.cells.mgu import mgu
 from seqjax.cells.mingru import mingru
 from seqjax.cells.rnn import rnn
 from seqjax.cells.variants import VARIANTS, variant
@@ -18,6 +19,7 @@ CELLS: dict[str, Callable[..., Cell]] = {
     "gru": gru,
     "memory": memory,
     "lru": lru,
+    "mgu": mgu,
     "mingru": mingru,
     **{f"lstm-{name}": partial(variant, name) for name in VARIANTS},
 }
