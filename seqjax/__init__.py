@@ -1,7 +1,7 @@
 """seqjax: recurrent sequence models in JAX; how far back they can learn, measured."""
 
 from seqjax import init, tasks
-from seqjax.cells import CELLS, cell_named, gru, lru, lstm, memory, mingru, rnn, variant
+from seqjax.cells import CELLS, cell_named, gru, lru, lstm, memory, mgu, mingru, rnn, variant
 from seqjax.core import Affine, Cell, Complex, Hidden
 from seqjax.dropout import Dropout
 from seqjax.gated import gated

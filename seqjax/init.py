@@ -37,10 +37,18 @@ def with_init(cell: Cell, *edits: Edit) -> Cell:
     return replace(cell, init=init)
 
 
+def require_gates(cell: Cell) -> str:
+    """The letters of a cell's gates; ValueError where it has none."""
+    if not cell.gates:
+        raise ValueError(f"cell {cell.name!r} has no gates, so this initialiser does not apply to it")
+    return cell.gates
+
+
 def per_gate(key: Array, cell: Cell, params: Affine, draw: Callable[[Array, int], Array]) -> Affine:
     """Replace every gate's recurrent block [H, H] by a draw of its own; a draw over all gates at once would give
     blocks of the wrong singular values."""
-    if not cell.gates or params.W_hh is None:
+    require_gates(cell)
+    if params.W_hh is None:
         raise ValueError(f"cell {cell.name!r} has no recurrent blocks, so this initialiser does not apply to it")
     H = params.W_hh.shape[1]
     blocks = [draw(k, H) for k in jax.random.split(key, len(cell.gates))]
@@ -54,8 +62,7 @@ class Uniform:
     bound: float | None = None
 
     def __call__(self, key: Array, cell: Cell, params: Params) -> Params:
-        if not cell.gates:
-            raise ValueError(f"cell {cell.name!r} has no gates, so this initialiser does not apply to it")
+        require_gates(cell)
         bound = (params.W_ih.shape[0] / len(cell.gates)) ** -0.5 if self.bound is None else self.bound
         leaves, tree = jax.tree.flatten(params)
         keys = jax.random.split(key, len(leaves))
@@ -132,7 +139,18 @@ class Bias:
     value: float = 0.0
 
     def __call__(self, key: Array, cell: Cell, params: Affine) -> Affine:
-        return replace(params, b_ih=jnp.full_like(params.b_ih, self.value), b_hh=jnp.zeros_like(params.b_hh))
+        for gate in require_gates(cell):
+            params = set_bias(cell.gates, params, gate, self.value)
+        return params
+
+
+@dataclass(frozen=True)
+class NoBias:
+    """No biases at all, b_ih = b_hh = None, as PyTorch's `bias=False`."""
+
+    def __call__(self, key: Array, cell: Cell, params: Affine) -> Affine:
+        require_gates(cell)
+        return replace(params, b_ih=None, b_hh=None)
 
 
 @dataclass(frozen=True)
