@@ -13,8 +13,10 @@ so that ds_t/ds_{t-1} is what `update` passes straight through plus (slopes of `
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, wraps
+from inspect import signature
 from numbers import Integral
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +24,8 @@ from jax import Array
 
 Params = Any
 State = Any
+Options = ParamSpec("Options")
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -57,10 +61,10 @@ class Affine:
     """
 
     W_ih: Array  # [G*H, D]
-    W_hh: Array | None  # [G*H, H]; None where no gate looks back
-    b_ih: Array | None  # [G*H]; None without biases
-    b_hh: Array | None  # [G*H]; None without biases, and under LayerNorm, where one bias is all there is
-    gain: Array | None = None  # [G*H]
+    W_hh: Any  # [G*H, H]; None where no gate looks back
+    b_ih: Any  # [G*H]; None without biases
+    b_hh: Any  # [G*H]; None without biases, and under LayerNorm, where one bias is all there is
+    gain: Any = None  # [G*H]; None without LayerNorm
 
 
 @jax.tree_util.register_dataclass
@@ -89,6 +93,25 @@ class Complex:
 def linear_step(decay: State, state: State, write: State) -> State:
     """s_t = decay ⊙ s_{t-1} + write, field by field; fields are arrays or `Complex`."""
     return jax.tree.map(lambda d, s, w: d * s + w, decay, state, write, is_leaf=lambda x: isinstance(x, Complex))
+
+
+def factory(make: Callable[Options, Made]) -> Callable[Options, Made]:
+    """Make each value once: the same options, spelled out or left to their defaults, give the same object, so that jit
+    does not trace again. ValueError for an option that is not hashable, such as an array."""
+    known, made = signature(make), cache(lambda args, options: make(*args, **dict(options)))
+
+    @wraps(make)
+    def once(*args: Options.args, **options: Options.kwargs) -> Made:
+        bound = known.bind(*args, **options)
+        bound.apply_defaults()
+        for name, value in bound.arguments.items():
+            try:
+                hash(value)
+            except TypeError:
+                raise ValueError(f"{name} must be a plain, hashable value, got {type(value).__name__}") from None
+        return made(bound.args, tuple(bound.kwargs.items()))
+
+    return once
 
 
 def require_sizes(**sizes: Any) -> None:

@@ -8,7 +8,6 @@ a forget bias can be an axis of a sweep: `GateBias("f", value)(key, cell, params
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import jax
@@ -16,14 +15,14 @@ import jax.numpy as jnp
 from jax import Array
 from jax.nn import initializers
 
-from seqjax.core import Affine, Cell, Params
+from seqjax.core import Affine, Cell, Params, factory
 from seqjax.gated import set_bias
 from seqjax.sequences import concrete
 
 Edit = Callable[[Array, Cell, Params], Params]
 
 
-@cache
+@factory
 def with_init(cell: Cell, *edits: Edit) -> Cell:
     """The same cell, whose `init` applies the edits in order to its own draw."""
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import Cell, require_sizes
+from seqjax.core import Cell, factory, require_sizes
 from seqjax.dropout import Dropout
 from seqjax.sequences import Steps, batch_first, drop_batch, steps_of
 from seqjax.stack import Layer, StackTrace, init_stack, require_effect, scan_stack
@@ -105,7 +105,7 @@ def alphabet(params: NetworkParams) -> int:
     return params.body[0].forward.W_ih.shape[1] if params.embed is None else params.embed.shape[0]
 
 
-@cache
+@factory
 def network(
     cell: Cell,
     *,
@@ -128,16 +128,8 @@ def network(
     dropout    noise of training: `train` draws it at every update, evaluation has none
     Raises ValueError for values outside these, and for a residual or dropout that would change nothing.
     """
-    for name, value, known in (("inputs", inputs, INPUTS), ("readout", readout, READOUTS)):
-        if value not in known:
-            raise ValueError(f"{name} must be one of {list(known)}, got {value!r}")
-    require_sizes(layers=layers, **({} if embedding is None else {"embedding": embedding}))
-    for name, value in (("bidirectional", bidirectional), ("residual", residual)):
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} must be True or False, got {value!r}")
+    check_options(inputs, readout, layers, embedding, bidirectional=bidirectional, residual=residual)
     require_effect(cell, layers, residual, dropout)
-    if (embedding is not None) != (inputs == "embedding"):
-        raise ValueError('embedding, a width, goes with inputs="embedding" and with nothing else')
 
     def init(key: Array, D: int, H: int, K: int) -> NetworkParams:
         require_sizes(D=D, H=H, K=K)
@@ -152,6 +144,19 @@ def network(
     name = cell.name + "".join(mark for mark, holds in marks if holds)
     body = partial(scan_stack, cell, residual=residual, dropout=dropout)
     return Network(name, inputs, readout, init, partial(forward, cell, body, inputs, readout, residual), dropout)
+
+
+def check_options(inputs: str, readout: str, layers: int, embedding: int | None, **switches: bool) -> None:
+    """ValueError for what `network` does not know."""
+    for name, value, known in (("inputs", inputs, INPUTS), ("readout", readout, READOUTS)):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {list(known)}, got {value!r}")
+    require_sizes(layers=layers, **({} if embedding is None else {"embedding": embedding}))
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, got {value!r}")
+    if (embedding is not None) != (inputs == "embedding"):
+        raise ValueError('embedding, a width, goes with inputs="embedding" and with nothing else')
 
 
 def forward(

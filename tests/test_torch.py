@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch_reference
 from jax import Array
-from torch_reference import CASES, GOLDEN, LENGTHS, SHAPES, Arrays
+from torch_reference import CASES, GOLDEN, LENGTHS, Arrays
 
 from seqjax import Affine, Cell, Layer, gru, lstm, rnn, unroll_stack
+from seqjax.interop.torch import load
 
 CELLS = {"tanh": rnn(), "relu": rnn(activation="relu"), "lstm": lstm(), "gru": gru()}
 SOURCES = ["golden"] + (["live"] if find_spec("torch") else [])
@@ -35,19 +36,6 @@ def arrays_of(source: str, case: str) -> Arrays:
 def under(prefix: str, arrays: Arrays) -> Arrays:
     """The arrays whose names begin so, named by what follows."""
     return {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}
-
-
-def stack_of(case: str, named: Arrays) -> tuple[Layer, ...]:
-    """PyTorch's weights, or their gradients, as layers: by renaming alone, and with none left over."""
-    depth, bidirectional = SHAPES[case.split("-")[1]]
-    left = {name: jnp.asarray(value) for name, value in named.items()}
-
-    def half(suffix: str) -> Affine:
-        return Affine(*(left.pop(f"{name}_{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")))
-
-    layers = [Layer(half(f"l{k}"), half(f"l{k}_reverse") if bidirectional else None) for k in range(depth)]
-    assert not left
-    return tuple(layers)
 
 
 def run(cell: Cell, params: tuple[Layer, ...], xs: Array, batch: str) -> dict[str, Array]:
@@ -70,11 +58,11 @@ def values_and_grads(case: str, batch: str, params: tuple[Layer, ...], xs: Array
 def test_values_and_all_gradients_equal_those_of_torch(case: str, batch: str, source: str):
     given, which = arrays_of(source, case), list(LENGTHS).index(batch)
     weights = under("loss/", given)
-    values, grads = values_and_grads(case, batch, stack_of(case, under("weight/", given)), given["xs"], weights)
+    values, grads = values_and_grads(case, batch, load(under("weight/", given)).params, given["xs"], weights)
     chex.assert_trees_all_close(values, {name: given[name][which] for name in weights}, rtol=1e-9, atol=1e-9)
     named = {name: grad[which] for name, grad in under("grad/", given).items()}
     xs = named.pop("xs")
-    chex.assert_trees_all_close(grads, (stack_of(case, named), xs), rtol=1e-9, atol=1e-9)
+    chex.assert_trees_all_close(grads, (load(named).params, xs), rtol=1e-9, atol=1e-9)
 
 
 @every_source
@@ -96,7 +84,7 @@ def swapped(params: Affine) -> Affine:
 def test_the_other_conventions_of_a_gru_miss_torch(convention: str, source: str):
     """B27: on the same weights, by more than rounding could."""
     given = arrays_of(source, "gru-1")
-    (layer,) = stack_of("gru-1", under("weight/", given))
+    (layer,) = load(under("weight/", given)).params
     if convention == "reset before the product":
         cell = gru(reset_after=False)
     else:

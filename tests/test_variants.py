@@ -1,6 +1,7 @@
 """Every cell beyond RNN, LSTM and GRU against its equation written out in numpy, step by step; and the options."""
 
 from dataclasses import replace
+from inspect import signature
 
 import jax
 import jax.numpy as jnp
@@ -310,6 +311,17 @@ def test_a_cell_without_biases_is_the_cell_with_biases_of_zero(name):
     close(unroll(cell, bare, XS).ys, unroll(cell, zero, XS).ys)
     drawn = with_init(cell, NoBias()).init(KEY, D, H)
     assert (drawn.b_ih, drawn.b_hh) == (None, None)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_options_left_out_or_spelled_out_give_the_same_cell(name):
+    """So that jit does not trace again; an option that is an array is refused by name."""
+    make = CELLS[name]
+    defaults = {option.name: option.default for option in signature(make).parameters.values()}
+    assert make(**defaults) is make()
+    for option in defaults:
+        with pytest.raises(ValueError, match=f"{option} must be a plain, hashable value, got list"):
+            make(**{option: []})
 
 
 def test_a_wide_stack_of_every_cell():

@@ -47,6 +47,13 @@ def reference(case: str, seed: int) -> Arrays:
     return given | weights | {key: np.stack([each[key] for each in answers]) for key in answers[0]}
 
 
+def committed(case: str, prefix: str = "") -> Arrays:
+    """The state_dict of a case as it stands in the file, its keys after a prefix."""
+    start = f"{case}/weight/"
+    with np.load(GOLDEN) as file:
+        return {prefix + key.removeprefix(start): file[key] for key in file.files if key.startswith(start)}
+
+
 def answer(module: Any, given: Arrays, lengths: list[int] | None) -> Arrays:
     """Outputs, final states, and the gradients of their weighted sum to every weight and to xs."""
     import torch

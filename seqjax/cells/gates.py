@@ -12,7 +12,6 @@ A variant is the LSTM with one piece exchanged.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import jax
@@ -20,7 +19,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.nn import sigmoid
 
-from seqjax.core import Affine, Cell, Hidden
+from seqjax.core import Affine, Cell, Hidden, factory
 from seqjax.gated import gated, normalise
 
 ORDER = "ifgo"  # PyTorch's
@@ -65,7 +64,7 @@ UNGATED_OUTPUT = Piece("", lambda z, c: jnp.tanh(c))
 LINEAR_OUTPUT = Piece("o", lambda z, c: sigmoid(z["o"]) * c)
 
 
-@cache
+@factory
 def memory(
     name: str = "memory",
     *,

@@ -1,13 +1,12 @@
 """Gated recurrent unit (Cho et al. 2014), with the reset gate after the product (PyTorch, cuDNN) or before it."""
 
-from functools import cache
 from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 from jax.nn import sigmoid
 
-from seqjax.core import Affine, Cell, Hidden
+from seqjax.core import Affine, Cell, Hidden, factory
 from seqjax.gated import gated, no_product, normalise, plus, recur
 
 
@@ -34,7 +33,7 @@ def before_product(params: Affine, state: Hidden, u: Array, a: Any) -> Hidden:
     return mix(state, z, jnp.tanh(normalise(params, 2, u_n + plus(W_n @ (r * state.h), b_n))))
 
 
-@cache
+@factory
 def gru(*, reset_after: bool = True, keep_bias: float | None = None, norm: str | None = None) -> Cell:
     """GRU cell with gates r, z, n in PyTorch's order, equal to `nn.GRU` where `reset_after` holds.
 

@@ -6,14 +6,14 @@
 """
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seqjax.core import Cell, Complex, carry_dtype, linear_step, require_sizes, require_width
+from seqjax.core import Cell, Complex, carry_dtype, factory, linear_step, require_sizes, require_width
 
 
 @jax.tree_util.register_dataclass
@@ -85,7 +85,7 @@ def read(params: LRU, state: Modes) -> Array:
     return params.W_ho @ jnp.concatenate([state.z.re, state.z.im])
 
 
-@cache
+@factory
 def lru(*, radius: tuple[float, float] = (0.0, 1.0), angle: float = 2 * np.pi) -> Cell:
     """Complex diagonal linear recurrence of H modes that shows H real numbers; the loop has no product.
 

@@ -4,13 +4,11 @@ c_t = σ(f) ⊙ c_{t-1} + σ(i) ⊙ tanh(g)
 h_t = σ(o) ⊙ tanh(c_t)
 """
 
-from functools import cache
-
 from seqjax.cells.gates import CANDIDATE, COUPLED, FORGET, OUTPUT, memory
-from seqjax.core import Cell
+from seqjax.core import Cell, factory
 
 
-@cache
+@factory
 def lstm(
     *, forget_bias: float | None = 1.0, peephole: bool = False, coupled: bool = False, norm: str | None = None
 ) -> Cell:

@@ -1,13 +1,12 @@
 """The minimal gated unit (Zhou et al. 2016): one gate that both resets and updates."""
 
-from functools import cache
 from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 from jax.nn import sigmoid
 
-from seqjax.core import Affine, Cell, Hidden
+from seqjax.core import Affine, Cell, Hidden, factory
 from seqjax.gated import gated, no_product, normalise, plus
 
 
@@ -21,7 +20,7 @@ def update(params: Affine, state: Hidden, u: Array, a: Any) -> Hidden:
     return Hidden(h=state.h + f * (n - state.h))
 
 
-@cache
+@factory
 def mgu(*, norm: str | None = None) -> Cell:
     """Minimal gated unit with gates f, n; norm="layer" normalises both pre-activations, ValueError for another."""
     return gated("mgu", gates="fn", state=Hidden, update=update, recur=no_product, norm=norm)

@@ -1,12 +1,11 @@
 """The minimal GRU (Feng et al. 2024): a gated average whose gate never looks back, so it is linear in its state."""
 
 from dataclasses import replace
-from functools import cache
 
 from jax import Array
 from jax.nn import sigmoid
 
-from seqjax.core import Affine, Cell, Hidden, linear_step
+from seqjax.core import Affine, Cell, Hidden, factory, linear_step
 from seqjax.gated import gated, preactivations
 
 
@@ -22,7 +21,7 @@ def update(params: Affine, state: Hidden, u: Array, a: tuple[()]) -> Hidden:
     return linear_step(decay, state, write)
 
 
-@cache
+@factory
 def mingru(*, keep_bias: float | None = None, norm: str | None = None) -> Cell:
     """minGRU cell with gates z, n, both affine in x alone; a step is elementwise-linear in h.
 

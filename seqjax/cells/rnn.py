@@ -1,18 +1,16 @@
 """The plain recurrent network (Elman 1990): one affine map and one nonlinearity."""
 
-from functools import cache
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import Affine, Cell, Hidden
+from seqjax.core import Affine, Cell, Hidden, factory
 from seqjax.gated import gated, normalise
 
 ACTIVATIONS = {"tanh": jnp.tanh, "relu": jax.nn.relu}
 
 
-@cache
+@factory
 def rnn(*, activation: str = "tanh", norm: str | None = None) -> Cell:
     """Plain recurrent cell, h_t = φ(W_ih x_t + b_ih + W_hh h_{t-1} + b_hh), φ = tanh or relu; equal to `nn.RNN`.
 

@@ -1,7 +1,6 @@
 """The eight variants of the peephole LSTM that Greff et al. (2017) compare, each with one piece exchanged."""
 
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import jax
@@ -24,7 +23,7 @@ from seqjax.cells.gates import (
     memory,
     seen,
 )
-from seqjax.core import Cell
+from seqjax.core import Cell, factory
 from seqjax.gated import recur
 
 BASELINE = {"keep": FORGET, "write": CANDIDATE, "show": OUTPUT, "peephole": True}
@@ -40,7 +39,7 @@ EXCHANGED: dict[str, dict[str, Any]] = {
 VARIANTS = (*EXCHANGED, "full-gate-recurrence")
 
 
-@cache
+@factory
 def variant(name: str, *, forget_bias: float | None = None) -> Cell:
     """One of VARIANTS, by its name in the paper. The baseline is `lstm(peephole=True, forget_bias=None)`.
 

@@ -1,19 +1,17 @@
 """The adding problem (Hochreiter and Schmidhuber 1997): the sum of two marked numbers."""
 
-from functools import cache
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import require_sizes
+from seqjax.core import factory, require_sizes
 from seqjax.losses import squared_error, within
 from seqjax.tasks.task import Batch, Task
 
 TOLERANCE = 0.04  # Hochreiter and Schmidhuber 1997 count an answer right within this
 
 
-@cache
+@factory
 def adding(*, length: int) -> Task:
     """Numbers from U(0, 1), one in each half marked; the target, at the last step, is the sum of the marked two.
 

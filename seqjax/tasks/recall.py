@@ -1,17 +1,15 @@
 """First-symbol recall: say at the last step what came at the first."""
 
-from functools import cache
-
 import jax
 import numpy as np
 from jax import Array
 
-from seqjax.core import require_sizes
+from seqjax.core import factory, require_sizes
 from seqjax.losses import accuracy, cross_entropy
 from seqjax.tasks.task import Batch, Task
 
 
-@cache
+@factory
 def recall(*, length: int, alphabet: int = 8) -> Task:
     """`length` uniform symbols; the target, at the last step, is the first. Chance is 1/alphabet (loss ln alphabet)."""
     require_sizes(length=length, alphabet=alphabet)
