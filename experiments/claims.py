@@ -1,6 +1,8 @@
-"""The list of claims, `claims.toml`, and how an experiment answers one of them."""
+"""The list of claims, `claims.toml`, how an experiment answers one of them, and how it compares printed figures."""
 
 import tomllib
+from collections.abc import Iterable
+from decimal import Decimal
 from pathlib import Path
 
 from seqjax.report import Claim
@@ -21,3 +23,15 @@ def claim(id: str, *, measured: str, holds: bool, note: str = "") -> Claim:
         "refuted" in listed,
         note,
     )
+
+
+def agrees(value: float, figure: str) -> bool:
+    """Whether a value is within half a unit of a figure's last digit; a zero in scientific notation means zero."""
+    if "e" in figure and not float(figure):
+        return value == 0
+    return abs(value - float(figure)) <= 0.5 * 10.0 ** int(Decimal(figure).as_tuple().exponent)
+
+
+def all_agree(values: Iterable[float], printed: Iterable[str]) -> bool:
+    """Whether every value agrees with its figure."""
+    return all(agrees(float(value), figure) for value, figure in zip(values, printed, strict=True))

@@ -20,7 +20,7 @@ RANKS = {
 }
 RANK = {name: rank for rank, names in RANKS.items() for name in names}
 LIBRARY = sorted(PACKAGE.rglob("*.py"))
-SOURCES = LIBRARY + sorted((ROOT / "experiments").glob("*.py"))
+SOURCES = LIBRARY + sorted((ROOT / "experiments").rglob("*.py"))
 HEAVY = ("matplotlib", "xarray", "tyro", "rich", "torch", "sklearn", "orbax", "flax", "netCDF4", "scipy.stats", "aeon")
 
 
