@@ -127,6 +127,8 @@ def first_flag(args: list[str]) -> int:
 def numbers(rows: list[dict[str, str]]) -> Table:
     """What was measured."""
     grid = Table(*(rows[0] if rows else ()))
+    if rows:
+        grid.columns[0].no_wrap = True
     for row in rows:
         grid.add_row(*map(escape, row.values()))
     return grid

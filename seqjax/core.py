@@ -98,7 +98,8 @@ def linear_step(decay: State, state: State, write: State) -> State:
 def factory(make: Callable[Options, Made]) -> Callable[Options, Made]:
     """Make each value once: the same options, spelled out or left to their defaults, give the same object, so that jit
     does not trace again. ValueError for an option that is not hashable, such as an array."""
-    known, made = signature(make), cache(lambda args, options: make(*args, **dict(options)))
+    known = signature(make)
+    made = cache(lambda switches, args, options: make(*args, **dict(options)))  # apart by switches, as True == 1
 
     @wraps(make)
     def once(*args: Options.args, **options: Options.kwargs) -> Made:
@@ -109,7 +110,8 @@ def factory(make: Callable[Options, Made]) -> Callable[Options, Made]:
                 hash(value)
             except TypeError:
                 raise ValueError(f"{name} must be a plain, hashable value, got {type(value).__name__}") from None
-        return made(bound.args, tuple(bound.kwargs.items()))
+        switches = tuple(name for name, value in bound.arguments.items() if isinstance(value, bool))
+        return made(switches, bound.args, tuple(bound.kwargs.items()))
 
     return once
 

@@ -207,7 +207,7 @@ def require_no_narrowing(arrays: Arrays) -> None:
 def cell_of(gates: int, activation: str) -> Cell:
     """The cell with PyTorch's equation for a number of gates, and PyTorch's draw."""
     if gates == 1:
-        return rnn() if activation == "tanh" else rnn(activation=activation)  # the very value that users have
+        return rnn(activation=activation)
     if activation != "tanh":
         raise ValueError(f"activation must be 'tanh' for weights of {MODULES[gates]}, got {activation!r}")
     return gru() if gates == 3 else lstm(forget_bias=None)
