@@ -3,6 +3,7 @@
 from seqjax import init, tasks
 from seqjax.cells import CELLS, cell_named, gru, lru, lstm, memory, mgu, mingru, rnn, variant
 from seqjax.core import Affine, Cell, Complex, Hidden
+from seqjax.cost import cost
 from seqjax.dropout import Dropout
 from seqjax.gated import gated
 from seqjax.gradients import adam, clip_by_global_norm
