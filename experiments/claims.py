@@ -10,8 +10,8 @@ from seqjax.report import Claim
 CLAIMS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("claims.toml").read_text(encoding="utf-8"))
 
 
-def claim(id: str, *, measured: str, holds: bool, note: str = "") -> Claim:
-    """The listed claim with what was measured."""
+def claim(id: str, *, measured: str, holds: bool | None, note: str = "") -> Claim:
+    """The listed claim with what was measured; `holds` is None where that decides nothing."""
     listed = CLAIMS[id]
     return Claim(
         id,
@@ -19,7 +19,7 @@ def claim(id: str, *, measured: str, holds: bool, note: str = "") -> Claim:
         listed["expected"],
         measured,
         listed["tolerance"],
-        bool(holds),
+        None if holds is None else bool(holds),
         "refuted" in listed,
         note,
     )

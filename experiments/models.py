@@ -54,13 +54,21 @@ def without(config: Any, *names: str) -> dict[str, Any]:
     return {name: value for name, value in asdict(config).items() if name not in names}
 
 
-def recall_recipe(cell: str, length: int, config: Training) -> seqjax.Recipe:
-    """One unit on first-symbol recall."""
+def recipe_of(
+    network: seqjax.Network, task: seqjax.tasks.Task, config: Training, *, clip: float | None = None
+) -> seqjax.Recipe:
+    """A network on a task, trained by Adam with these settings."""
     return seqjax.Recipe(
-        seqjax.network(CELLS[cell], inputs="onehot", readout="last", head=HEADS[cell]),
-        seqjax.tasks.recall(length=length),
+        network,
+        task,
         hidden=config.hidden,
         updates=config.updates,
         batch=config.batch,
-        optimizer=seqjax.adam(config.learning_rate),
+        optimizer=seqjax.adam(config.learning_rate, clip=clip),
     )
+
+
+def recall_recipe(cell: str, length: int, config: Training) -> seqjax.Recipe:
+    """One unit on first-symbol recall."""
+    network = seqjax.network(CELLS[cell], inputs="onehot", readout="last", head=HEADS[cell])
+    return recipe_of(network, seqjax.tasks.recall(length=length), config)

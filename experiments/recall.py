@@ -18,7 +18,7 @@ from experiments.claims import claim
 from experiments.models import CELLS, SOLVED, Training, check_training, recall_recipe, require_known, without
 from seqjax.core import require_sizes
 from seqjax.report import Claim, Experiment
-from seqjax.report.style import COLOURS, NAMES, label_ends, level, panels
+from seqjax.report.style import COLOURS, NAMES, beside, label_ends, level, panels
 from seqjax.statistics import Rate, rate
 from seqjax.sweep import gather
 
@@ -131,8 +131,8 @@ def figure(config: Config, dataset: Any) -> Any:
         ends.append((height[-1], NAMES[cell], COLOURS[cell]))
         for place, length in zip(places, config.lengths, strict=True):
             scores = dataset.score.sel(cell=cell, length=length).values
-            jitter = np.linspace(-0.05, 0.05, len(scores)) if len(scores) > 1 else np.zeros(1)
-            right.plot(place + shift + jitter, scores, "o", color=COLOURS[cell], alpha=0.6, markersize=5)
+            dots = place + shift + beside(len(scores), 0.05)
+            right.plot(dots, scores, "o", color=COLOURS[cell], alpha=0.6, markersize=5)
     for axes in (left, right):
         axes.set_xticks(places, [str(length) for length in config.lengths])
         axes.set(ylim=(-0.03, 1.05), xlim=(-0.4, places[-1] + 0.4), xlabel="T, length of the sequence")

@@ -17,10 +17,11 @@ import numpy as np
 
 import seqjax
 from experiments.claims import claim
-from experiments.models import STANDARD, Training, check_training, require_known, without
+from experiments.models import STANDARD, Training, check_training, recipe_of, require_known, without
+from seqjax.core import Cell
 from seqjax.init import with_init
 from seqjax.report import Claim, Experiment
-from seqjax.report.style import COLOURS, NAMES, label_ends, level, panels
+from seqjax.report.style import COLOURS, NAMES, beside, label_ends, level, panels
 from seqjax.sweep import gather
 from seqjax.tasks import japanese_vowels, vowels
 
@@ -56,22 +57,21 @@ def check(config: Config) -> None:
         raise ValueError(f"batch must be at most the {rows} training utterances, got {config.batch}")
 
 
+def recipe(cell: Cell, config: Training, *, clip: float, bidirectional: bool = False) -> seqjax.Recipe:
+    """A cell on the vowels from its standard start; the gradient is clipped."""
+    network = seqjax.network(with_init(cell, *STANDARD), bidirectional=bidirectional)
+    return recipe_of(network, vowels(), config, clip=clip)
+
+
 def run(config: Config, point: Any) -> Any:
     """Train every model on every seed; dims model, seed [, update]."""
     settings = without(config, "models")
 
     def train(model: str) -> Any:
         cell, bidirectional = BODIES[model]
-        recipe = seqjax.Recipe(
-            seqjax.network(with_init(cell, *STANDARD), bidirectional=bidirectional),
-            vowels(),
-            hidden=config.hidden,
-            updates=config.updates,
-            batch=config.batch,
-            optimizer=seqjax.adam(config.learning_rate, clip=config.clip),
-        )
+        training = recipe(cell, config, clip=config.clip, bidirectional=bidirectional)
         options = {"seeds": config.seeds, "title": f"vowels: {model}"}
-        return point(partial(seqjax.sweep_recipe, recipe, **options), model=model, **settings)
+        return point(partial(seqjax.sweep_recipe, training, **options), model=model, **settings)
 
     return gather([train(model) for model in config.models], {"model": config.models})
 
@@ -102,8 +102,7 @@ def figure(config: Config, dataset: Any) -> Any:
     ends = []
     for place, model in enumerate(config.models):
         scores = dataset.score.sel(model=model).values
-        jitter = np.linspace(-0.12, 0.12, len(scores)) if len(scores) > 1 else np.zeros(1)
-        left.plot(place + jitter, scores, "o", color=COLOURS[model], alpha=0.6)
+        left.plot(place + beside(len(scores), 0.12), scores, "o", color=COLOURS[model], alpha=0.6)
         left.plot([place - 0.25, place + 0.25], [np.nanmean(scores)] * 2, color=COLOURS[model], linewidth=2.5)
         left.annotate(
             f"{np.nanmean(scores):.3f}", (place + 0.28, np.nanmean(scores)), color=COLOURS[model], va="center"

@@ -1,11 +1,13 @@
-"""Success rates and their intervals."""
+"""Success rates, means, differences and their intervals."""
 
 import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from seqjax import rate
+from seqjax.statistics import difference, mean
 
 Z = 1.959963984540054  # 97.5th percentile of the standard normal
 
@@ -50,3 +52,36 @@ def test_what_is_not_a_rate_is_refused(successes, trials):
     """With what was given."""
     with pytest.raises(ValueError, match="need 0 <= successes <= trials"):
         rate(successes, trials)
+
+
+def test_the_interval_of_a_mean_is_students():
+    """By hand for 1, 2, 3 (t = 4.302653 with two degrees of freedom), and scipy's for random numbers."""
+    got = mean([1, 2, 3])
+    np.testing.assert_allclose((got.low, got.value, got.high), (2 - 4.302653 / 3**0.5, 2, 2 + 4.302653 / 3**0.5), 1e-6)
+    values = np.random.default_rng(0).normal(size=9)
+    wanted = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    np.testing.assert_allclose((mean(values).low, mean(values).high), (wanted.low, wanted.high))
+    assert str(got) == "2.000 (-0.484 to 4.484)"
+
+
+def test_the_interval_of_a_difference_is_welchs():
+    """Scipy's, on samples of other sizes and variances; equal constants differ by nothing, for sure."""
+    rng = np.random.default_rng(1)
+    values, others = rng.normal(size=5), 3 * rng.normal(size=12) + 1
+    got, wanted = difference(values, others), stats.ttest_ind(values, others, equal_var=False).confidence_interval(0.95)
+    np.testing.assert_allclose((got.low, got.high), (wanted.low, wanted.high))
+    np.testing.assert_allclose(got.value, values.mean() - others.mean())
+    same = difference([0.5, 0.5], [0.5, 0.5, 0.5])
+    assert (same.low, same.value, same.high) == (0, 0, 0)
+    assert f"{difference([2.0, 2.0], [1.0, 1.0]):+}" == "+1.000 (+1.000 to +1.000)"
+
+
+def test_one_value_has_no_interval_and_none_is_refused():
+    """NaN at both ends; ValueError by name."""
+    for got in (mean([0.7]), difference([0.7], [0.1, 0.2])):
+        assert math.isnan(got.low)
+        assert math.isnan(got.high)
+    with pytest.raises(ValueError, match="values must be at least one number"):
+        mean([])
+    with pytest.raises(ValueError, match="others must be at least one number"):
+        difference([1.0], [])

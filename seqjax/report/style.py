@@ -59,7 +59,13 @@ def level(axes: Axes, y: float, text: str) -> None:
         textcoords="offset points",
         color=GREY,
         fontsize=9,
+        bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.5},
     )
+
+
+def beside(dots: int, width: float) -> np.ndarray:
+    """Offsets of so many dots side by side, from -width to width; one alone stands at 0."""
+    return np.linspace(-width, width, dots) if dots > 1 else np.zeros(1)
 
 
 def label_ends(axes: Axes, labels: Sequence[tuple[float, str, str]], *, gap: float = 0.06) -> None:

@@ -4,13 +4,33 @@ from collections.abc import Callable
 
 from seqjax.tasks.adding import adding
 from seqjax.tasks.arrays import classification
+from seqjax.tasks.counting import counting
+from seqjax.tasks.parity import parity
 from seqjax.tasks.recall import recall
 from seqjax.tasks.task import Batch, Task
 from seqjax.tasks.vowels import japanese_vowels, vowels
 
-TASKS: dict[str, Callable[..., Task]] = {"recall": recall, "adding": adding, "vowels": vowels}
+TASKS: dict[str, Callable[..., Task]] = {
+    "recall": recall,
+    "adding": adding,
+    "vowels": vowels,
+    "counting": counting,
+    "parity": parity,
+}
 
-__all__ = ["TASKS", "Batch", "Task", "adding", "classification", "japanese_vowels", "recall", "task_named", "vowels"]
+__all__ = [
+    "TASKS",
+    "Batch",
+    "Task",
+    "adding",
+    "classification",
+    "counting",
+    "japanese_vowels",
+    "parity",
+    "recall",
+    "task_named",
+    "vowels",
+]
 
 
 def task_named(name: str) -> Callable[..., Task]:
