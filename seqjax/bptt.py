@@ -5,6 +5,8 @@ pre-activations z_t = W_ih x_t + b_ih + W_hh h_{t-1} + b_hh. Every weight's grad
     dL/dW_hh = Σ_t δ_t h_{t-1}ᵀ,  dL/dW_ih = Σ_t δ_t x_tᵀ,  dL/db = Σ_t δ_t,
 and each step hands ∂h_{t-1} = W_hhᵀ δ_t to the one before. A masked step hands ∂s on as it is, and δ_t is 0 there.
 Training uses autodiff, which these equal to rounding.
+
+The trace is that of a run forward in time without resets, of plain weights: no peepholes, no LayerNorm.
 """
 
 from typing import NamedTuple
@@ -40,11 +42,22 @@ def collected(params: Affine, xs: Array, before: Array, deltas: list[Array], sta
     return Gradients(weights, δ @ params.W_ih, state)
 
 
+def require_plain(params: Affine, xs: Array, gates: int) -> None:
+    """ValueError unless params are plain weights of so many gates, and xs is one sequence."""
+    if type(params) is not Affine or params.gain is not None or params.W_hh is None:
+        raise ValueError(f"params must be a plain Affine, without peepholes or LayerNorm, got {type(params).__name__}")
+    if params.W_hh.shape[0] != gates * params.W_hh.shape[1]:
+        raise ValueError(f"params must be of {gates} gates, got W_hh {list(params.W_hh.shape)}")
+    if jnp.ndim(xs) != 2:
+        raise ValueError(f"xs must be one sequence [T, D], got shape {list(jnp.shape(xs))}: vmap over a batch")
+
+
 def rnn_backward(params: Affine, xs: Array, trace: Trace, dys: Array, dfinal: Hidden) -> Gradients:
     """Gradients of a tanh RNN's run over one sequence xs [T, D], from dL/dys [T, H] and dL/d(final state).
 
     δ_t = (1 - h_t²) ⊙ ∂h_t,  ∂h_t = dL/dy_t + W_hhᵀ δ_{t+1}                     (lecture, backpropagation through time)
     """
+    require_plain(params, xs, 1)
     dh, deltas = dfinal.h, []
     for t in reversed(range(len(xs))):
         m = valid(trace, t)
@@ -62,6 +75,7 @@ def lstm_backward(params: Affine, xs: Array, trace: Trace, dys: Array, dfinal: L
     δ_i = ∂c ⊙ g ⊙ i(1 - i),  δ_f = ∂c ⊙ c_{t-1} ⊙ f(1 - f),  δ_g = ∂c ⊙ i ⊙ (1 - g²),  δ_o = ∂h ⊙ tanh c ⊙ o(1 - o)
     (book, exercise 5)
     """
+    require_plain(params, xs, 4)
     dh, dc, deltas = dfinal.h, dfinal.c, []
     for t in reversed(range(len(xs))):
         m, old, tanh_c = valid(trace, t), trace.before.c[t], jnp.tanh(trace.after.c[t])

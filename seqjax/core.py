@@ -35,6 +35,7 @@ class Cell:
     `name` names the equation; every params container has the input matrix `W_ih` [.., D]. `gates` names the row blocks
     of the weights in order ("ifgo" for an LSTM), "" for a cell without them. A cell whose transition is
     elementwise-linear gives `coefficients`, so that s_t = decay ⊙ s_{t-1} + write could be evaluated for all t at once.
+    `start` raises ValueError for another cell's params.
     """
 
     name: str
@@ -121,6 +122,18 @@ def require_sizes(**sizes: Any) -> None:
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
             raise ValueError(f"{name} must be an integer of at least 1, got {size!r}")
+
+
+def require_switches(**switches: Any) -> None:
+    """Raise ValueError unless every named switch is True or False."""
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
+def at_least_float32(x: Array) -> Array:
+    """Floating-point numbers in float32 or wider; others as they are."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32)) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
 
 def carry_dtype(params: Params) -> Any:

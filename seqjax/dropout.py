@@ -1,13 +1,14 @@
 """Noise for training, every draw from an explicit key: dropout between layers, on the recurrent state, and zoneout."""
 
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import Cell, Params, State
+from seqjax.core import Cell, Complex, Params, State, require_switches
 
 RATES = ("between", "recurrent", "zoneout")
 
@@ -16,9 +17,9 @@ RATES = ("between", "recurrent", "zoneout")
 class Dropout:
     """What to drop, as rates in [0, 1). Without a key there is no noise, and zoneout takes its expectation.
 
-    between      of what a layer reads from the layer below, a mask a step (Zaremba et al. 2014)
+    between      of what a layer reads from the layer below, a mask a step, as `nn.LSTM(dropout=)`
     recurrent    of the h that enters the recurrent product, one mask over time (Gal and Ghahramani 2016)
-    zoneout      of the state, which there keeps its old value at a step (Krueger et al. 2017)
+    zoneout      of every field of the state, which there keeps its old value at a step (Krueger et al. 2017)
     variational  one mask over time for `between` as well
     Kept numbers are scaled by 1/(1 - rate). Raises ValueError for rates outside [0, 1), and where nothing is dropped.
     """
@@ -30,8 +31,10 @@ class Dropout:
 
     def __post_init__(self) -> None:
         for name in RATES:
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be a rate in [0, 1), got {getattr(self, name)}")
+            rate: Any = getattr(self, name)
+            if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= float(rate) < 1:
+                raise ValueError(f"{name} must be a rate in [0, 1), got {rate!r}")
+        require_switches(variational=self.variational)
         if not any(getattr(self, name) for name in RATES):
             raise ValueError(f"a Dropout without a rate does nothing: give one of {', '.join(RATES)}, or leave it out")
         if self.variational and not self.between:
@@ -53,7 +56,8 @@ def require_use(dropout: Dropout, cell: Cell, layers: int) -> None:
         raise ValueError(f"between={dropout.between} drops nothing in 1 layer: add layers, or leave it out")
     if dropout.recurrent and not jax.tree.leaves(jax.eval_shape(lambda key: product_of(cell, key), jax.random.key(0))):
         raise ValueError(
-            f"recurrent={dropout.recurrent} drops nothing in cell {cell.name!r}, whose `recur` has no product"
+            f"recurrent={dropout.recurrent} cannot act in cell {cell.name!r}: it has no recurrent product of its own "
+            "(in `recur`); use between or zoneout"
         )
 
 
@@ -65,7 +69,7 @@ def product_of(cell: Cell, key: Array) -> Any:
 
 def scaled_mask(key: Array, rate: float, shape: tuple[int, ...], dtype: Any) -> Array:
     """1/(1 - rate) where kept, 0 where dropped."""
-    return jax.random.bernoulli(key, 1 - rate, shape).astype(dtype) / (1 - rate)
+    return jnp.where(jax.random.bernoulli(key, 1 - rate, shape), 1 / (1 - float(rate)), 0).astype(dtype)
 
 
 def drop_between(dropout: Dropout | None, key: Array | None, xs: Array) -> Array:
@@ -78,17 +82,30 @@ def drop_between(dropout: Dropout | None, key: Array | None, xs: Array) -> Array
 
 def noise_of(dropout: Dropout | None, key: Array | None, cell: Cell, params: Params, T: int, B: int) -> Noise | None:
     """Draws for T steps of a batch of B, or what stands for them without a key."""
-    if dropout is None:
+    if dropout is None or (key is None and not dropout.zoneout):
         return None
     state = jax.eval_shape(cell.start, params)
-    fields, tree = jax.tree.flatten(state)
     if key is None:
-        hold = tree.unflatten([jnp.full(T, dropout.zoneout)] * len(fields)) if dropout.zoneout else None
-        return Noise(None, hold)
-    first, *keys = jax.random.split(key, 1 + len(fields))
+        return Noise(None, jax.tree.map(lambda s: jnp.full(T, dropout.zoneout, s.dtype), state))
+    first, second = jax.random.split(key)
     factor = scaled_mask(first, dropout.recurrent, (*state.h.shape, B), state.h.dtype) if dropout.recurrent else None
-    draws = [jax.random.bernoulli(k, dropout.zoneout, (T, *s.shape, B)) for k, s in zip(keys, fields, strict=True)]
-    return Noise(factor, tree.unflatten(draws) if dropout.zoneout else None)
+    return Noise(factor, held(second, dropout.zoneout, state, T, B) if dropout.zoneout else None)
+
+
+def held(key: Array, rate: float, state: State, T: int, B: int) -> State:
+    """Where every number of a state keeps its old value, [T, .., B] bool; the parts of a complex number together."""
+    fields, tree = jax.tree.flatten(state, is_leaf=is_complex)
+    draws = []
+    for k, field in zip(jax.random.split(key, len(fields)), fields, strict=True):
+        shape = jax.tree.leaves(field)[0].shape
+        draw = jax.random.bernoulli(k, rate, (T, *shape, B))
+        draws.append(Complex(draw, draw) if is_complex(field) else draw)
+    return tree.unflatten(draws)
+
+
+def is_complex(field: Any) -> bool:
+    """Whether a field is one complex array in two parts."""
+    return isinstance(field, Complex)
 
 
 def zoned(hold: State | None, new: State, old: State) -> State:

@@ -6,9 +6,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from seqjax.core import Affine, Cell, carry_dtype, require_sizes, require_width
+from seqjax.core import Affine, Cell, at_least_float32, carry_dtype, require_sizes, require_width
+from seqjax.sequences import concrete
 
 NORMS = (None, "layer")
 EPSILON = 1e-5  # inside the root, so that the gradient of a constant pre-activation is finite; PyTorch's value
@@ -32,6 +34,8 @@ def set_bias(gates: str, params: Affine, gate: str, value: Array | float) -> Aff
         raise ValueError(f"gate must be one of {list(gates)}, got {gate!r}: this cell has no such gate")
     if params.b_ih is None:
         raise ValueError(f"gate {gate!r} has no bias to set: these params were made without biases")
+    if concrete(value) and not np.isfinite(value).all():
+        raise ValueError(f"the bias of gate {gate!r} must be finite, got {value}")
     H = params.b_ih.size // len(gates)
     rows = slice(gates.index(gate) * H, (gates.index(gate) + 1) * H)
     value = jnp.asarray(value, params.b_ih.dtype)
@@ -66,8 +70,10 @@ def shown(params: Any, state: Any) -> Array:
 
 
 def normalise(params: Affine, k: int, z: Array) -> Array:
-    """LayerNorm of the pre-activation of gate k, gain ⊙ (z - mean) / √(variance + ε) + bias (Ba et al. 2016); z itself
-    where the params hold no gain."""
+    """LayerNorm of the pre-activation of gate k, gain ⊙ (z - mean) / √(variance + ε) + bias; z itself where the params
+    hold no gain; in float32 or wider. Ba et al. (2016) normalise W x, U h and c apart, here it is once, around the sum.
+    """
+    z = at_least_float32(z)
     if params.gain is None:
         return z
     rows = slice(k * z.size, (k + 1) * z.size)
@@ -90,6 +96,7 @@ def gated(
     recur: Callable[[Affine, Any], Any] = recur,
     recurrent: bool = True,
     norm: str | None = None,
+    kind: type = Affine,
 ) -> Cell:
     """A cell with one affine map per gate, given only its equation.
 
@@ -97,12 +104,17 @@ def gated(
     bias       the effective initial bias of a gate (None keeps the draw of `uniform`)
     recurrent  False where no gate looks back: W_hh and b_hh are then None, and a is ()
     norm       "layer" gives the params a gain, of ones, for `update` to use by way of `preactivations`
+    kind       the container of the params, where `init` is replaced by one that returns more than an Affine
     """
     if norm not in NORMS:
         raise ValueError(f"norm must be one of {list(NORMS)}, got {norm!r}")
+    has = {"W_hh": recurrent, "gain": norm is not None}
+    name += "-norm" if norm else ""
 
     def init(key: Array, D: int, H: int) -> Affine:
         params = uniform(key, len(gates), D, H)
+        if norm and H == 1:
+            raise ValueError(f"H must be at least 2 in {name}: LayerNorm over one unit is blind to its input")
         params = params if recurrent else replace(params, W_hh=None, b_hh=None)
         params = params if norm is None else replace(params, b_hh=None, gain=jnp.ones(len(gates) * H, jnp.float32))
         for gate, value in (bias or {}).items():
@@ -110,11 +122,23 @@ def gated(
         return params
 
     def start(params: Affine) -> Any:
+        require_own(name, params, kind, has)
         H = hidden_units(name, len(gates), params)
         return state(**{field.name: jnp.zeros(H, carry_dtype(params)) for field in fields(state)})
 
-    product = recur if recurrent else no_product
-    return Cell(name + ("-norm" if norm else ""), init, start, project, product, update, shown, gates)
+    return Cell(name, init, start, project, recur if recurrent else no_product, update, shown, gates)
+
+
+def require_own(name: str, params: Any, kind: type, has: Mapping[str, bool]) -> None:
+    """ValueError unless params are of a cell's kind, and have just those optional arrays that the cell uses."""
+    if type(params) is not kind:
+        raise ValueError(
+            f"params of {name} must be {kind.__name__}, got {type(params).__name__}: are they another cell's?"
+        )
+    for field, wanted in has.items():
+        if (getattr(params, field) is not None) != wanted:
+            words = ("a", "none") if wanted else ("no", "one")
+            raise ValueError(f"params of {name} must have {words[0]} {field}, got {words[1]}: are they another cell's?")
 
 
 def hidden_units(name: str, gates: int, params: Affine) -> int:

@@ -82,7 +82,10 @@ def by_lag(adjoints: tuple[Any, ...], mask: Array | None, reverses: list[bool]) 
         pairs = zip(adjoints, reverses, strict=True)
         return jnp.stack([order(safe_norm(part(adjoint), axis=1), reverse) for adjoint, reverse in pairs])
 
-    names = [jax.tree_util.keystr(path, simple=True) for path, _ in jax.tree_util.tree_leaves_with_path(adjoints[0])]
+    names = [
+        jax.tree_util.keystr(path, simple=True, separator=".")
+        for path, _ in jax.tree_util.tree_leaves_with_path(adjoints[0])
+    ]
     fields = {name: stacked(lambda adjoint, i=i: jax.tree.leaves(adjoint)[i]) for i, name in enumerate(names)}
     return Profile(stacked(lambda adjoint: jnp.concatenate(jax.tree.leaves(adjoint), axis=1)), fields)
 

@@ -126,6 +126,7 @@ class InputGaussian:
     variance: float = 1.0
 
     def __call__(self, key: Array, cell: Cell, params: Affine) -> Affine:
+        require_gates(cell)
         W = jax.random.normal(key, params.W_ih.shape, jnp.float32)
         W = W * jnp.sqrt(self.variance / params.W_ih.shape[1])
         return replace(params, W_ih=W.astype(params.W_ih.dtype))
@@ -180,9 +181,10 @@ class Chrono:
     longest: int
 
     def __post_init__(self) -> None:
-        if self.longest < 3:
+        if concrete(self.longest) and not self.longest >= 3:
             raise ValueError(f"longest must be at least 3 for a chrono bias, got {self.longest}")
 
     def __call__(self, key: Array, cell: Cell, params: Affine) -> Affine:
-        b = jnp.log(jax.random.uniform(key, params.W_hh.shape[1:], jnp.float32, 1.0, self.longest - 1.0))
+        H = params.W_ih.shape[0] // len(require_gates(cell))
+        b = jnp.log(jax.random.uniform(key, (H,), jnp.float32, 1.0, self.longest - 1.0))
         return set_bias(cell.gates, set_bias(cell.gates, params, "f", b), "i", -b)

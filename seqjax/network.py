@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import Cell, factory, require_sizes
+from seqjax.core import Cell, factory, require_sizes, require_switches
 from seqjax.dropout import Dropout
 from seqjax.sequences import Steps, batch_first, drop_batch, steps_of
 from seqjax.stack import Layer, StackTrace, init_stack, require_effect, scan_stack
@@ -128,7 +128,8 @@ def network(
     dropout    noise of training: `train` draws it at every update, evaluation has none
     Raises ValueError for values outside these, and for a residual or dropout that would change nothing.
     """
-    check_options(inputs, readout, layers, embedding, bidirectional=bidirectional, residual=residual)
+    check_options(inputs, readout, layers, embedding)
+    require_switches(bidirectional=bidirectional)
     require_effect(cell, layers, residual, dropout)
 
     def init(key: Array, D: int, H: int, K: int) -> NetworkParams:
@@ -140,21 +141,23 @@ def network(
         )
         return NetworkParams(table, body, head(third, K, H * (1 + bidirectional)))
 
-    marks = (("-bidirectional", bidirectional), (f"-{layers}", layers > 1), ("-residual", residual))
+    marks = (
+        ("-bidirectional", bidirectional),
+        (f"-{layers}", layers > 1),
+        ("-residual", residual),
+        ("-dropout", dropout),
+    )
     name = cell.name + "".join(mark for mark, holds in marks if holds)
     body = partial(scan_stack, cell, residual=residual, dropout=dropout)
     return Network(name, inputs, readout, init, partial(forward, cell, body, inputs, readout, residual), dropout)
 
 
-def check_options(inputs: str, readout: str, layers: int, embedding: int | None, **switches: bool) -> None:
+def check_options(inputs: str, readout: str, layers: int, embedding: int | None) -> None:
     """ValueError for what `network` does not know."""
     for name, value, known in (("inputs", inputs, INPUTS), ("readout", readout, READOUTS)):
         if value not in known:
             raise ValueError(f"{name} must be one of {list(known)}, got {value!r}")
     require_sizes(layers=layers, **({} if embedding is None else {"embedding": embedding}))
-    for name, value in switches.items():
-        if not isinstance(value, bool):
-            raise ValueError(f"{name} must be True or False, got {value!r}")
     if (embedding is not None) != (inputs == "embedding"):
         raise ValueError('embedding, a width, goes with inputs="embedding" and with nothing else')
 

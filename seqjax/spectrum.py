@@ -37,7 +37,12 @@ def singular_values(matrix: Any) -> np.ndarray:
 
 
 def recurrent_blocks(cell: Cell, params: Params) -> dict[str, Block]:
-    """Spectral radius and σ_max of every gate's recurrent block W_h* [H, H], by the gate's letter."""
+    """Spectral radius and σ_max of every gate's recurrent block W_h* [H, H], by the gate's letter.
+
+    Raises ValueError for a cell without gates, or whose gates do not look back.
+    """
+    if not cell.gates or params.W_hh is None:
+        raise ValueError(f"cell {cell.name!r} has no recurrent blocks: nothing but its state looks back")
     blocks = np.split(np.asarray(params.W_hh, np.float64), len(cell.gates))
     return {
         gate: Block(spectral_radius(W), float(singular_values(W)[0]))

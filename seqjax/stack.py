@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import Cell, Params, State, require_sizes
+from seqjax.core import Cell, Params, State, require_sizes, require_switches
 from seqjax.dropout import Dropout, drop_between, noise_of, require_use
 from seqjax.sequences import add_batch, batch_last, segment_ends, steps_of
 from seqjax.unroll import Trace, check_state, outside, scan
@@ -93,6 +93,7 @@ def unroll_stack(
 
 def require_effect(cell: Cell, layers: int, residual: bool, dropout: Dropout | None) -> None:
     """ValueError for a residual or a dropout that would change nothing."""
+    require_switches(residual=residual)
     if residual and layers == 1:
         raise ValueError("residual adds nothing in 1 layer: add layers, or leave it out")
     if dropout is not None:

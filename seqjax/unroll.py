@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import Cell, Params, State
+from seqjax.core import Cell, Params, State, at_least_float32
 from seqjax.dropout import Noise, dropped, zoned
 from seqjax.sequences import Steps, add_batch, batch_first, batch_last, drop_batch, select, steps_of
 
@@ -101,11 +101,6 @@ def widen(cell: Cell, params: Params, state: State, us: Any) -> State:
     return jax.tree.map(lambda s, n: s.astype(jnp.promote_types(s.dtype, n.dtype)), state, new)
 
 
-def at_least_float32(s: Array) -> Array:
-    """Floating-point fields in float32 or wider; others as they are."""
-    return s.astype(jnp.promote_types(s.dtype, jnp.float32)) if jnp.issubdtype(s.dtype, jnp.floating) else s
-
-
 def step(cell: Cell, params: Params, state: State, u: Any, factor: Array | None = None) -> State:
     """One step of a batch, batch last; `factor` [H, B] acts on the h that enters the recurrent product."""
     if factor is None:
@@ -133,8 +128,8 @@ def scan(
     dropout drew.
     """
     xs = xs if mask is None else jnp.where(mask[:, None], xs, 0)
-    us = over_time(cell.project)(params, xs)
     origin = start(cell, params, xs.shape[-1])
+    us = over_time(cell.project)(params, xs)
     first = widen(cell, params, origin if state is None else state, us)
     flags = reset if mask is None or reset is None else reset & mask
     factor, holds = (None, None) if noise is None else (noise.factor, noise.hold)

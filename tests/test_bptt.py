@@ -64,3 +64,22 @@ def test_two_steps_on_paper():
         replace(got.params, b_hh=None), Affine(*(jnp.array(a) for a in ([[δ1]], [[δ2 * h1]], [δ1 + δ2])), None), 1e-14
     )
     close((got.xs, got.state.h), (jnp.array([[δ1], [δ2]]), jnp.array([δ1 / 2])), 1e-14)
+
+
+@pytest.mark.parametrize(
+    ("cell", "backward", "message"),
+    [
+        (rnn(norm="layer"), rnn_backward, "plain Affine"),
+        (lstm(peephole=True), lstm_backward, "plain Affine.*got Peephole"),
+        (lstm(coupled=True), lstm_backward, "of 4 gates"),
+        (lstm(), rnn_backward, "of 1 gates"),
+    ],
+)
+def test_other_cells_are_refused(cell, backward, message):
+    """The recursions are those of two equations."""
+    params, xs = random_params(cell), random_xs(3, D)
+    trace = unroll(cell, params, xs)
+    with pytest.raises(ValueError, match=message):
+        backward(params, xs, trace, trace.ys, trace.final)
+    with pytest.raises(ValueError, match=r"one sequence \[T, D\]"):
+        rnn_backward(random_params(rnn()), random_xs(), trace, trace.ys, trace.final)

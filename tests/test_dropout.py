@@ -11,6 +11,7 @@ from oracle import B, D, H, T, all_zero, close, each_cell, jiggle, prefix, rando
 from seqjax import (
     CELLS,
     Dropout,
+    Plan,
     Recipe,
     evaluate,
     gru,
@@ -20,12 +21,13 @@ from seqjax import (
     rnn,
     tasks,
     train,
+    train_many,
     unroll,
     unroll_stack,
 )
 from seqjax.core import Hidden
 from seqjax.dropout import noise_of, scaled_mask, zoned
-from seqjax.unroll import scan
+from seqjax.sweep import seed_keys
 
 KEY = jax.random.key(7)
 LAYERS = jiggle(init_stack(jax.random.key(0), lstm(), D, H, layers=2), 0)
@@ -162,8 +164,11 @@ def test_between_changes_no_evaluation():
         (lambda: Dropout(zoneout=0.1, variational=True), "variational is about the masks of between"),
         (lambda: network(lstm(), dropout=Dropout(between=0.2)), "between=0.2 drops nothing in 1 layer"),
         (lambda: network(lstm(), residual=True), "residual adds nothing in 1 layer"),
-        (lambda: network(CELLS["lru"](), dropout=Dropout(recurrent=0.2)), "recurrent=0.2 drops nothing in cell 'lru'"),
-        (lambda: network(gru(reset_after=False), dropout=Dropout(recurrent=0.2)), "drops nothing in cell"),
+        (lambda: network(CELLS["lru"](), dropout=Dropout(recurrent=0.2)), "recurrent=0.2 cannot act in cell 'lru'"),
+        (lambda: network(gru(reset_after=False), dropout=Dropout(recurrent=0.2)), "cannot act in cell"),
+        (lambda: Dropout(between="0.5"), "between must be a rate"),
+        (lambda: Dropout(zoneout=True), "zoneout must be a rate"),
+        (lambda: Dropout(between=0.5, variational="no"), "variational must be True or False"),
         (lambda: unroll_stack(lstm(), LAYERS, random_xs(), dropout=Dropout(between=0.2)), "go together"),
         (lambda: unroll_stack(lstm(), LAYERS, random_xs(), key=KEY), "go together"),
         (lambda: unroll_stack(lstm(), LAYERS[:1], random_xs(), dropout=Dropout(between=0.2), key=KEY), "1 layer"),
@@ -177,7 +182,40 @@ def test_asking_for_what_would_do_nothing_is_an_error(make, message):
         make()
 
 
-def test_noise_is_an_argument_of_the_scan_alone():
-    """No noise and noise of nothing are the same program's values."""
-    params, xs = random_params(lstm()), jnp.moveaxis(random_xs(), 0, -1)
-    same(scan(lstm(), params, xs).ys, scan(lstm(), params, xs, noise=noise_of(None, KEY, lstm(), params, T, B)).ys)
+def test_the_parts_of_a_complex_number_are_held_together():
+    """Zoneout of an LRU holds a mode or it does not; one part alone would turn its phase."""
+    cell = CELLS["lru"]()
+    hold = noise_of(Dropout(zoneout=0.4), KEY, cell, random_params(cell), 50, B).hold
+    same(hold.z.re, hold.z.im)
+    assert 0.3 < hold.z.re.mean() < 0.5
+
+
+def test_what_is_not_asked_for_is_not_drawn():
+    """No masks where a rate is 0, and none without a key."""
+    params = random_params(lstm())
+    both = noise_of(Dropout(between=0.5), KEY, lstm(), params, T, B)
+    assert (both.factor, both.hold) == (None, None)
+    assert noise_of(Dropout(between=0.5, recurrent=0.5), None, lstm(), params, T, B) is None
+    assert noise_of(None, KEY, lstm(), params, T, B) is None
+
+
+def test_numpy_rates_leave_the_dtype_of_the_carry_alone():
+    """Under x64 a numpy number is float64, params may be float32."""
+    layers = init_stack(jax.random.key(0), lstm(), D, H)
+    for key in (None, KEY):
+        rates = Dropout(zoneout=np.float64(0.3), recurrent=np.float64(0.2))
+        trace = run(lstm(), layers, random_xs().astype("float32"), dropout=rates, key=key)
+        assert {a.dtype for a in jax.tree.leaves(trace.final)} == {jnp.dtype("float32")}
+
+
+def test_a_sweep_with_dropout_is_its_runs_alone():
+    """Every run draws from its own key, whatever the plan; a residual stack with all three kinds of noise."""
+    dropout = Dropout(between=0.3, recurrent=0.2, zoneout=0.1)
+    net = network(rnn(), inputs="onehot", layers=2, residual=True, dropout=dropout)
+    recipe, keys = Recipe(net, tasks.recall(length=3), 5, updates=4), seed_keys(3)[1]
+    for plan in (Plan(1, 1), Plan(2, 2)):
+        states, history = train_many(recipe, keys, plan=plan)
+        for i, key in enumerate(keys):
+            alone, losses = train(key, recipe)
+            close(jax.tree.map(lambda a, i=i: a[i], states.params), alone.params, 1e-6)
+            close(history.loss[i], losses.loss, 1e-6)

@@ -7,14 +7,40 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from oracle import B, D, H, T, all_zero, close, random_params, random_xs, same
+from oracle import MAKERS, D, H, T, all_zero, close, random_params, random_xs, same
 
-from seqjax import CELLS, Complex, gru, init_stack, lru, lstm, memory, mgu, mingru, rnn, unroll, variant
-from seqjax.cells.gates import CANDIDATE, FORGET, OUTPUT
+from seqjax import (
+    CELLS,
+    Complex,
+    gru,
+    init_stack,
+    lru,
+    lstm,
+    memory,
+    mgu,
+    mingru,
+    recurrent_blocks,
+    rnn,
+    unroll,
+    variant,
+)
+from seqjax.cells.gates import CANDIDATE, FORGET, OUTPUT, UNGATED_CANDIDATE, Piece
 from seqjax.cells.lru import poles
 from seqjax.cells.variants import VARIANTS
 from seqjax.core import linear_step
-from seqjax.init import Bias, Chrono, ForgetBias, GateBias, Gaussian, NoBias, Orthogonal, Uniform, with_init
+from seqjax.init import (
+    Bias,
+    Chrono,
+    ForgetBias,
+    GateBias,
+    Gaussian,
+    InputGaussian,
+    KeepBias,
+    NoBias,
+    Orthogonal,
+    Uniform,
+    with_init,
+)
 
 KEY = jax.random.key(0)
 XS = random_xs(T, D)
@@ -188,11 +214,11 @@ def through(cell, params, c):
 
 
 def test_mgu_is_its_equation():
-    """f = σ(W_f x + U_f h + b), n = tanh(W_n x + U_n (f ⊙ h) + b), h = (1 - f) ⊙ h + f ⊙ n (Zhou et al. 2016)."""
+    """f = σ(-z), n = tanh(W_n x + U_n (f ⊙ h) + b), h = (1 - f) ⊙ h + f ⊙ n (Zhou et al. 2016, whose gate is f)."""
     p, h, hs = jax.tree.map(np.asarray, random_params(mgu())), np.zeros(H), []
     for x in np.asarray(XS):
-        (u_f, u_n), (U_f, U_n), (b_f, b_n) = (blocks(a, 2) for a in (p.W_ih @ x + p.b_ih, p.W_hh, p.b_hh))
-        f = σ(u_f + U_f @ h + b_f)
+        (u_z, u_n), (U_z, U_n), (b_z, b_n) = (blocks(a, 2) for a in (p.W_ih @ x + p.b_ih, p.W_hh, p.b_hh))
+        f = 1 - σ(u_z + U_z @ h + b_z)
         h = (1 - f) * h + f * np.tanh(u_n + U_n @ (f * h) + b_n)
         hs.append(h)
     close(unroll(mgu(), p, XS).ys, np.stack(hs))
@@ -279,8 +305,23 @@ def test_chrono_bias_of_a_normalised_lstm():
     ("make", "message"),
     [
         (lambda: lstm(norm="batch"), r"norm must be one of \[None, 'layer'\], got 'batch'"),
-        (lambda: memory(forget_bias=1.0), "forget_bias must be None in memory, which keeps everything"),
-        (lambda: memory(peephole=True), "peephole must be False in memory, which has no gates"),
+        (lambda: memory(forget_bias=1.0), "forget_bias must be None where no one gate keeps the cell, got 1.0"),
+        (lambda: memory(peephole=True), "peephole must be False in a memory without gates"),
+        (lambda: memory(keep=CANDIDATE, forget_bias=1.0), "forget_bias must be None where no one gate"),
+        (lambda: memory(keep=Piece("o", lambda z: z["o"])), "keep may read the gates .*'i', 'f', 'g'.*, got .*'o'"),
+        (lambda: memory(show=Piece("i", lambda z, c: c)), "show may read the gates .*'o'.*, got .*'i'"),
+        (lambda: lstm(peephole="no"), "peephole must be True or False, got 'no'"),
+        (lambda: lstm(coupled=1), "coupled must be True or False, got 1"),
+        (lambda: gru(reset_after="no"), "reset_after must be True or False"),
+        (lambda: lstm(forget_bias=float("nan")).init(KEY, D, H), "bias of gate 'f' must be finite"),
+        (lambda: lstm(norm="layer").init(KEY, D, 1), "H must be at least 2 in lstm-norm"),
+        (lambda: lru(radius=0.9), "radius must be"),
+        (lambda: lru(radius=(0.5, 0.9, 0.99)), "radius must be"),
+        (lambda: with_init(mingru(), Chrono(50)).init(KEY, D, H), "gate must be one of .*got 'f'"),
+        (lambda: with_init(lru(), Chrono(50)).init(KEY, D, H), "'lru' has no gates"),
+        (lambda: with_init(lru(), InputGaussian()).init(KEY, D, H), "'lru' has no gates"),
+        (lambda: recurrent_blocks(mingru(), random_params(mingru())), "'mingru' has no recurrent blocks"),
+        (lambda: recurrent_blocks(lru(), random_params(lru())), "'lru' has no recurrent blocks"),
         (lambda: variant("no-forget-gate", forget_bias=1.0), "forget_bias must be None"),
         (lambda: variant("no-gates"), "name must be one of .*full-gate-recurrence"),
         (lambda: lru(radius=(0.9, 0.5)), "radius must be"),
@@ -292,7 +333,7 @@ def test_chrono_bias_of_a_normalised_lstm():
         (lambda: with_init(lru(), Uniform()).init(KEY, D, H), "'lru' has no gates"),
         (lambda: with_init(lru(), Bias()).init(KEY, D, H), "'lru' has no gates"),
         (lambda: with_init(lstm(), NoBias(), Bias()).init(KEY, D, H), "made without biases"),
-        (lambda: unroll(mingru(), random_params(lstm()), random_xs(B, T, D)), "mingru has 2 gates|has 2 gates"),
+        (lambda: unroll(lstm(), random_params(gru()), XS), r"params have W_hh \[15, 5\], but lstm has 4 gates"),
     ],
 )
 def test_bad_options_are_refused(make, message):
@@ -329,3 +370,96 @@ def test_a_wide_stack_of_every_cell():
     for make in CELLS.values():
         params = init_stack(KEY, make(), D, H, layers=2, bidirectional=True)
         assert params[1].backward.W_ih.shape[1] == 2 * H
+
+
+def signature_of(params):
+    """What tells the params of one cell from those of another: container, optional arrays, and gates, which without
+    W_hh nothing tells from units."""
+    absent = [getattr(params, name, 0) is None for name in ("W_hh", "gain")]
+    return type(params), *absent, None if absent[0] else params.W_ih.shape
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_another_cells_params_are_refused(name):
+    """Whatever the pair of cells: no option is ignored, no array left unread, and the error is of one line."""
+    cell = MAKERS[name]()
+    own = random_params(cell)
+    for make in MAKERS.values():
+        params = random_params(make())
+        if signature_of(params) != signature_of(own):
+            with pytest.raises(ValueError, match="another cell's"):
+                unroll(cell, params, XS)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("radius", [(0.0, 1.0), (0.9, 0.999), (0.99, 0.9999)])
+def test_an_lru_never_grows_whatever_the_dtype(radius, dtype):
+    """|λ| <= 1 up to rounding: without input a state of ones is no larger 5000 steps later."""
+    cell = lru(radius=radius)
+    params = jax.tree.map(lambda a: a.astype(dtype), cell.init(KEY, D, 256))
+    λ = poles(params)
+    assert λ.re.dtype == jnp.float32
+    assert (jnp.hypot(λ.re, λ.im) <= 1 + 2e-7).all()
+    state = jax.tree.map(jnp.ones_like, cell.start(params))
+    z = unroll(cell, params, jnp.zeros((5000, D), dtype), state=state).final.z
+    assert (jnp.hypot(z.re, z.im) <= 2**0.5 * 1.001).all()
+
+
+def test_an_lru_near_the_circle_is_drawn_finite_and_inside():
+    """1 - |λ|² is what is drawn, so that it does not round to 0."""
+    for radius in ((0.9999, 1.0), (0.999, 1.0), (0.0, 1.0), (0.0, 0.999)):
+        drawn = jax.vmap(lambda key, radius=radius: lru(radius=radius).init(key, 1, 512))(jax.random.split(KEY, 50))
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(drawn))
+        r = np.exp(-np.exp(np.asarray(drawn.ν, float)))
+        assert radius[0] - 1e-6 <= r.min()
+        assert r.max() <= radius[1]
+        np.testing.assert_allclose(np.exp(2 * np.asarray(drawn.γ, float)), 1 - r**2, rtol=1e-4, atol=1e-6)
+
+
+def test_a_narrow_mingru_forgets_as_a_wide_one_does():
+    """σ(7) is 1 in bfloat16; the gates are float32. LayerNorm of large float16 numbers does not overflow."""
+    cell = mingru(keep_bias=7.0)
+    params = jax.tree.map(lambda a: a.astype("bfloat16"), replace(cell.init(KEY, D, H), W_ih=jnp.zeros((2 * H, D))))
+    decay, _ = cell.coefficients(params, cell.project(params, jnp.zeros(D, "bfloat16")))
+    close(decay.h, jnp.full(H, σ(7.0), jnp.float32), 1e-6)
+    for cell in (mingru(norm="layer"), memory(norm="layer")):
+        wide = cell.init(KEY, D, H)
+        narrow, xs = (jax.tree.map(lambda a: a.astype("float16"), tree) for tree in (wide, 2000 * XS))
+        again = jax.tree.map(lambda a: a.astype("float32"), narrow)
+        close(unroll(cell, narrow, xs).ys, unroll(cell, again, xs.astype("float32")).ys, 0.02)
+
+
+@pytest.mark.parametrize(
+    "cell", [gru(keep_bias=2.0), mgu(keep_bias=2.0), mingru(keep_bias=2.0)], ids=lambda cell: cell.name
+)
+def test_the_keep_bias_keeps_that_much(cell):
+    """h_t = σ(2) h_{t-1} without input or other weights; `KeepBias` is the same edit."""
+    for params in (
+        cell.init(KEY, D, H),
+        with_init(replace(cell, init=MAKERS[cell.name]().init), KeepBias(2.0)).init(KEY, D, H),
+    ):
+        bare = jax.tree.map(lambda a: a * (a == 2.0), params)
+        new = cell.step(bare, replace(cell.start(bare), h=jnp.ones(H)), cell.project(bare, jnp.zeros(D)))
+        close(new.h, jnp.full(H, σ(2.0)), 1e-6)
+
+
+def test_a_piece_of_ones_own_keeps_as_asked_and_looks_back():
+    """A coupled gate by another hand has its sign; an ungated candidate sees the state, and only a sum does not."""
+    mine = memory(keep=Piece("i", lambda z: 1 - jax.nn.sigmoid(z["i"]), sign=-1), write=CANDIDATE, forget_bias=3.0)
+    assert (mine.init(KEY, D, H).b_ih[:H] == -3.0).all()
+    ungated = memory(write=UNGATED_CANDIDATE)
+    params = random_params(ungated)
+    assert params.W_hh.shape == (H, H)
+    c, cs = np.zeros(H), []
+    for x in np.asarray(XS):
+        c = c + np.tanh(params.W_ih @ x + params.b_ih + params.W_hh @ c + params.b_hh)
+        cs.append(c)
+    close(unroll(ungated, params, XS).ys, np.stack(cs))
+    assert memory().init(KEY, D, H).W_hh is None
+
+
+def test_chrono_takes_a_traced_length():
+    """So that it can be an axis of a sweep."""
+    params = lstm().init(KEY, D, H)
+    traced = jax.jit(lambda longest: Chrono(longest)(KEY, lstm(), params))(50)
+    same(traced, Chrono(50)(KEY, lstm(), params))

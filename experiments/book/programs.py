@@ -47,7 +47,7 @@ def book_rnn(params: Affine, state: Hidden, u: Array, a: Array) -> Hidden:
 
 TANHS = {"true": (CANDIDATE, OUTPUT), "book": (BOOK_CANDIDATE, BOOK_OUTPUT)}
 RNNS = {"true": seqjax.rnn(), "book": gated("rnn-book", gates="h", state=Hidden, update=book_rnn)}
-LSTMS = {name: memory(f"lstm-{name}", keep=FORGET, write=write, show=show) for name, (write, show) in TANHS.items()}
+LSTMS = {name: memory(keep=FORGET, write=write, show=show) for name, (write, show) in TANHS.items()}
 
 
 def float32(*values: float) -> Array:

@@ -12,6 +12,7 @@ A variant is the LSTM with one piece exchanged.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.nn import sigmoid
 
-from seqjax.core import Affine, Cell, Hidden, factory
+from seqjax.core import Affine, Cell, Hidden, factory, require_switches
 from seqjax.gated import gated, normalise
 
 ORDER = "ifgo"  # PyTorch's
@@ -48,11 +49,12 @@ class Piece:
 
     gates: str
     value: Callable[..., Any]
+    sign: int = 1  # of a `keep` piece: -1 where a larger pre-activation keeps less
 
 
 EVERYTHING = Piece("", lambda z: 1.0)
 FORGET = Piece("f", lambda z: sigmoid(z["f"]))
-COUPLED = Piece("i", lambda z: sigmoid(-z["i"]))  # 1 - σ(i)
+COUPLED = Piece("i", lambda z: sigmoid(-z["i"]), sign=-1)  # 1 - σ(i)
 
 SUM = Piece("g", lambda z: z["g"])
 CANDIDATE = Piece("ig", lambda z: sigmoid(z["i"]) * jnp.tanh(z["g"]))
@@ -66,7 +68,6 @@ LINEAR_OUTPUT = Piece("o", lambda z, c: sigmoid(z["o"]) * c)
 
 @factory
 def memory(
-    name: str = "memory",
     *,
     keep: Piece = EVERYTHING,
     write: Piece = SUM,
@@ -74,20 +75,50 @@ def memory(
     peephole: bool = False,
     norm: str | None = None,
     forget_bias: float | None = None,
+    name: str = "memory",
 ) -> Cell:
     """The cell c_t = keep ⊙ c_{t-1} + write, h_t = show(c_t), made of pieces.
 
     peephole     gates see the cell as well, through a vector each, which starts uniform as the weights do
     norm         "layer" normalises every gate's pre-activation, inside the loop
     forget_bias  effective initial bias: σ(forget_bias) of the cell is kept; None keeps the uniform draw
-    Raises ValueError for another norm, and for a forget bias or peepholes where no gate could have them.
+    name         what messages call it
+    Raises ValueError for another norm, for pieces that read gates which are not theirs, and for a forget bias or
+    peepholes where no one gate could have them.
     """
-    parts = [keep, write] + ([] if show is None else [show])
-    gates = "".join(gate for gate in ORDER if any(gate in part.gates for part in parts))
-    if forget_bias is not None and not keep.gates:
-        raise ValueError(f"forget_bias must be None in {name}, which keeps everything, got {forget_bias}")
+    require_switches(peephole=peephole)
+    gates = gates_of(keep, write, show)
+    if forget_bias is not None and len(keep.gates) != 1:
+        raise ValueError(f"forget_bias must be None where no one gate keeps the cell, got {forget_bias}")
     if peephole and gates == "g":
-        raise ValueError(f"peephole must be False in {name}, which has no gates")
+        raise ValueError("peephole must be False in a memory without gates")
+    cell = gated(
+        name,
+        gates=gates,
+        state=Hidden if show is None else LSTMState,
+        update=equation(gates, keep, write, show),
+        bias={} if forget_bias is None else {keep.gates: keep.sign * forget_bias},
+        recurrent=not (write is SUM and gates == "g"),
+        norm=norm,
+        kind=Peephole if peephole else Affine,
+    )
+    if (keep, write, show) == (EVERYTHING, SUM, None):
+        cell = replace(cell, coefficients=running_sum)
+    return with_peepholes(cell) if peephole else cell
+
+
+def gates_of(keep: Piece, write: Piece, show: Piece | None) -> str:
+    """The letters that pieces read, in order; ValueError where a piece reads a gate that it cannot see."""
+    own = (("keep", keep, "ifg"), ("write", write, "ifg")) + (() if show is None else (("show", show, "o"),))
+    for name, piece, visible in own:
+        if not set(piece.gates) <= set(visible):
+            raise ValueError(f"{name} may read the gates {list(visible)}, got a piece that reads {list(piece.gates)}")
+    return "".join(gate for gate in ORDER if any(gate in piece.gates for _, piece, _ in own))
+
+
+@cache
+def equation(gates: str, keep: Piece, write: Piece, show: Piece | None) -> Callable[..., Any]:
+    """`update` of the pieces, the same function for the same pieces."""
 
     def update(params: Affine, state: Any, u: Array, a: Any) -> Any:
         raw = dict(zip(gates, jnp.split(u if isinstance(a, tuple) else u + a, len(gates)), strict=True))
@@ -98,12 +129,13 @@ def memory(
             return Hidden(h=c)
         return LSTMState(h=show.value(seen(params, gates, raw, "o", c), c), c=c)
 
-    bias = (
-        {} if not keep.gates or forget_bias is None else {keep.gates: -forget_bias if keep is COUPLED else forget_bias}
-    )
-    state = Hidden if show is None else LSTMState
-    cell = gated(name, gates=gates, state=state, update=update, bias=bias, recurrent=gates != "g", norm=norm)
-    return with_peepholes(cell) if peephole else cell
+    return update
+
+
+def running_sum(params: Affine, u: Array) -> tuple[Hidden, Hidden]:
+    """decay = 1, write = g."""
+    g = normalise(params, 0, u)
+    return Hidden(jnp.ones_like(g)), Hidden(g)
 
 
 def seen(params: Affine, gates: str, raw: Mapping[str, Array], which: str, c: Array) -> dict[str, Array]:

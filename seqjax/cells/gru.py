@@ -6,12 +6,12 @@ import jax.numpy as jnp
 from jax import Array
 from jax.nn import sigmoid
 
-from seqjax.core import Affine, Cell, Hidden, factory
+from seqjax.core import Affine, Cell, Hidden, factory, require_switches
 from seqjax.gated import gated, no_product, normalise, plus, recur
 
 
 def mix(state: Hidden, z: Array, n: Array) -> Hidden:
-    """h_t = (1 - z) ⊙ n + z ⊙ h_{t-1}: z is the keep gate, as in PyTorch (Cho et al. swap z and 1 - z)."""
+    """h_t = (1 - z) ⊙ n + z ⊙ h_{t-1}: z is the keep gate, as in Cho et al. and PyTorch (Chung et al. 2014 swap)."""
     return Hidden(h=n + z * (state.h - n))
 
 
@@ -40,6 +40,7 @@ def gru(*, reset_after: bool = True, keep_bias: float | None = None, norm: str |
     keep_bias     the effective initial bias of the keep gate z, b_ih + b_hh; None keeps the uniform draw
     norm="layer"  normalises every gate's pre-activation, inside the loop; ValueError for another
     """
+    require_switches(reset_after=reset_after)
     update, product = (after_product, recur) if reset_after else (before_product, no_product)
     name = "gru" if reset_after else "gru-reset-before"
     return gated(name, gates="rzn", state=Hidden, update=update, bias={"z": keep_bias}, recur=product, norm=norm)

@@ -5,7 +5,7 @@ h_t = σ(o) ⊙ tanh(c_t)
 """
 
 from seqjax.cells.gates import CANDIDATE, COUPLED, FORGET, OUTPUT, memory
-from seqjax.core import Cell, factory
+from seqjax.core import Cell, factory, require_switches
 
 
 @factory
@@ -19,5 +19,7 @@ def lstm(
     coupled       one gate decides both, forget = 1 - input (Greff et al. 2017); the gates are then i, g, o
     norm="layer"  normalises every gate's pre-activation, inside the loop; ValueError for another
     """
+    require_switches(coupled=coupled)
     name, keep = ("lstm-coupled", COUPLED) if coupled else ("lstm", FORGET)
-    return memory(name, keep=keep, write=CANDIDATE, show=OUTPUT, peephole=peephole, norm=norm, forget_bias=forget_bias)
+    options = {"peephole": peephole, "norm": norm, "forget_bias": forget_bias, "name": name}
+    return memory(keep=keep, write=CANDIDATE, show=OUTPUT, **options)

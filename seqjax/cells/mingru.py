@@ -10,7 +10,8 @@ from seqjax.gated import gated, preactivations
 
 
 def coefficients(params: Affine, u: Array) -> tuple[Hidden, Hidden]:
-    """h_t = z ⊙ h_{t-1} + (1 - z) ⊙ n: z is the keep gate, as in our GRU (Feng et al. swap z and 1 - z)."""
+    """h_t = z ⊙ h_{t-1} + (1 - z) ⊙ n: z is the keep gate, as in our GRU (Feng et al. swap z and 1 - z). This is the
+    paper's plain form; its form in log space passes n through a positive function."""
     z, n = preactivations(params, 2, u)
     return Hidden(sigmoid(z)), Hidden(sigmoid(-z) * n)
 

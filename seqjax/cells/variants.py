@@ -23,8 +23,8 @@ from seqjax.cells.gates import (
     memory,
     seen,
 )
-from seqjax.core import Cell, factory
-from seqjax.gated import recur
+from seqjax.core import Cell, carry_dtype, factory
+from seqjax.gated import hidden_units, recur, require_own
 
 BASELINE = {"keep": FORGET, "write": CANDIDATE, "show": OUTPUT, "peephole": True}
 EXCHANGED: dict[str, dict[str, Any]] = {
@@ -49,14 +49,15 @@ def variant(name: str, *, forget_bias: float | None = None) -> Cell:
     if name not in VARIANTS:
         raise ValueError(f"name must be one of {list(VARIANTS)}, got {name!r}")
     pieces = BASELINE | EXCHANGED.get(name, {})
-    cell = replace(memory(**pieces, forget_bias=forget_bias), name=f"lstm-{name}")
+    cell = replace(memory(**pieces, forget_bias=forget_bias, name=f"lstm-{name}"), name=f"lstm-{name}")
     return full_gate_recurrence(cell) if name == "full-gate-recurrence" else cell
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, kw_only=True)
 class FullGate(Peephole):
-    """Weights of a peephole LSTM whose gates also see what all gates were."""
+    """Weights of a peephole LSTM whose gates also see what all gates were; initialisers of recurrent blocks, which are
+    those of W_hh, leave W_gates as it was drawn."""
 
     W_gates: Array  # [3H, 3H] from i, f, o to i, f, o
 
@@ -81,8 +82,9 @@ def full_gate_recurrence(cell: Cell) -> Cell:
         return FullGate(**vars(params), W_gates=W)
 
     def start(params: FullGate) -> FullGateState:
-        own = cell.start(params)
-        return FullGateState(own.h, own.c, *(jnp.zeros_like(own.c) for _ in "ifo"))
+        require_own("lstm-full-gate-recurrence", params, FullGate, {"W_hh": True, "gain": False})
+        H = hidden_units("lstm-full-gate-recurrence", 4, params)
+        return FullGateState(*(jnp.zeros(H, carry_dtype(params)) for _ in "hcifo"))
 
     return replace(cell, init=init, start=start, recur=recur_gates, update=update_gates)
 

@@ -9,14 +9,16 @@ from jax.extend.core import Jaxpr, JaxprEqn, jaxprs_in_params
 
 from seqjax.core import Cell, Params
 
-UNCOUNTED = ("while", "conv_general_dilated", "ragged_dot_general", "pallas_call")
+LOOPS_AND_KERNELS = ("while", "conv_general_dilated", "ragged_dot_general", "pallas_call", "fft")
+FACTORISATIONS = ("cholesky", "lu", "householder_product", "geqrf", "triangular_solve", "eig", "eigh", "svd", "schur")
+UNCOUNTED = (*LOOPS_AND_KERNELS, *FACTORISATIONS)
 
 
 def count_products(function: Callable[..., Any], *args: Any) -> int:
     """Multiply-adds in the matrix products of one call; arguments may be arrays or shapes.
 
     A product in a scan counts once a step, and of the branches of a conditional the dearest counts. Raises ValueError
-    for what cannot be counted: a loop of unknown length, a convolution, a kernel.
+    for what cannot be counted: a loop of unknown length, a convolution, a transform, a factorisation, a kernel.
     """
     return of_jaxpr(jax.make_jaxpr(function)(*args).jaxpr)
 

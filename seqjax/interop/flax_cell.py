@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from seqjax.core import Cell, Params, State
-from seqjax.unroll import at_least_float32, over_batch
+from seqjax.core import Cell, Params, State, at_least_float32
+from seqjax.unroll import over_batch
 
 
 def as_nnx(cell: Cell, D: int, H: int, *, rngs: nnx.Rngs) -> "NNXCell":

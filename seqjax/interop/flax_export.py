@@ -10,9 +10,9 @@ from jax import Array
 from seqjax.core import Affine, Cell
 from seqjax.gated import hidden_units
 from seqjax.interop.flax_layout import LINEN, NNX, from_affine
+from seqjax.interop.loaded import exported
 from seqjax.stack import Layer
 
-EXPORTED = ("rnn", "rnn-relu", "lstm", "gru")
 MODULES = {"rnn": nnx.SimpleCell, "lstm": nnx.LSTMCell, "gru": nnx.GRUCell}
 
 
@@ -21,7 +21,7 @@ def to_linen(cell: Cell, params: Any) -> dict[str, dict[str, Array]]:
 
     params   the `Affine` of one layer and direction, or a stack of just that; biases are summed where linen has one
     An "rnn-relu" needs SimpleCell(activation_fn=jax.nn.relu), of which the params say nothing. Raises ValueError for
-    cells other than EXPORTED, and for weights that are more than a plain Affine.
+    cells other than rnn, lstm and gru without options, and for weights that are more than a plain Affine.
     """
     return from_affine(LINEN[family(cell)], one_affine(cell, params))
 
@@ -40,7 +40,7 @@ def to_nnx(cell: Cell, params: Any, *, optimized: bool = False) -> nnx.RNNCellBa
     if kind is nnx.GRUCell and params.b_hh is not None and jnp.any(jnp.split(params.b_hh, 3)[2]):
         raise ValueError("b_hh of gate n must be zero: nnx.GRUCell has no bias in r ⊙ (W_hn h + b_hn), linen's has")
     zeros = nnx.initializers.zeros  # drawn over
-    options: dict[str, Any] = {"activation_fn": jax.nn.relu} if cell.name == "rnn-relu" else {}
+    options: dict[str, Any] = {"activation_fn": jax.nn.relu} if exported(cell, "Flax") == "rnn-relu" else {}
     module = kind(
         params.W_ih.shape[1],
         params.W_hh.shape[1],
@@ -57,9 +57,7 @@ def to_nnx(cell: Cell, params: Any, *, optimized: bool = False) -> nnx.RNNCellBa
 
 def family(cell: Cell) -> str:
     """Which of Flax's cells has the equation; ValueError where none has."""
-    if cell.name not in EXPORTED:
-        raise ValueError(f"cell must be one of {list(EXPORTED)} to have an equal in Flax, got {cell.name!r}")
-    return cell.name.removesuffix("-relu")
+    return exported(cell, "Flax").removesuffix("-relu")
 
 
 def one_affine(cell: Cell, params: Any) -> Affine:

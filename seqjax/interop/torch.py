@@ -17,7 +17,7 @@ import numpy as np
 from seqjax.cells import gru, lstm, rnn
 from seqjax.core import Affine, Cell
 from seqjax.interop import tensors
-from seqjax.interop.loaded import Loaded
+from seqjax.interop.loaded import Loaded, exported
 from seqjax.stack import Layer
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 FIELDS = {"weight_ih": "W_ih", "weight_hh": "W_hh", "bias_ih": "b_ih", "bias_hh": "b_hh"}  # in the order of Affine
 DIRECTIONS = ("", "_reverse")
 KEY = re.compile(rf"(?P<prefix>(?:.*\.)?)(?P<field>{'|'.join(FIELDS)}|weight_hr)_l(?P<layer>\d+)(?P<end>_reverse)?")
-EXPORTED = ("rnn", "rnn-relu", "lstm", "gru")
 MODULES = {1: "nn.RNN", 3: "nn.GRU", 4: "nn.LSTM"}  # by gates
 
 Keys = list[list[tuple[str, ...]]]  # [layer][direction][field]
@@ -62,8 +61,8 @@ def load(
 def export(cell: Cell, params: tuple[Layer, ...], *, prefix: str = "") -> "dict[str, torch.Tensor]":
     """The state_dict of the equal PyTorch module, as new tensors that `load_state_dict(..., strict=True)` takes.
 
-    Raises ValueError for cells other than EXPORTED, for params that are not plain `Affine` layers, and where layers
-    differ in directions, biases, dtype or H.
+    Raises ValueError for cells other than rnn, lstm and gru without options, for params that are not plain `Affine`
+    layers, and where layers differ in directions, biases, dtype or H.
     """
     return {key: tensors.tensor_of(array) for key, array in named(cell, params, prefix).items()}
 
@@ -79,8 +78,7 @@ def save(path: str | os.PathLike[str], cell: Cell, params: tuple[Layer, ...], *,
 
 def named(cell: Cell, params: tuple[Layer, ...], prefix: str) -> Arrays:
     """The arrays of a stack by PyTorch's names, checked to be what a PyTorch module can hold."""
-    if cell.name not in EXPORTED:
-        raise ValueError(f"cell must be one of {list(EXPORTED)} to have an equal in PyTorch, got {cell.name!r}")
+    exported(cell, "PyTorch")
     require_plain(params)
     arrays = {
         f"{dotted(prefix)}{name}_l{k}{end}": tensors.array_of(f"{field} of layer {k}", getattr(half, field))
