@@ -28,7 +28,7 @@ Options = ParamSpec("Options")
 Made = TypeVar("Made")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cell:
     """A recurrence as a record of pure functions of one example at one time; no batch axis, no time axis, no flags.
 
@@ -47,6 +47,9 @@ class Cell:
     read: Callable[[Params, State], Array]  # (p, s) -> y, what the readout sees
     gates: str = ""
     coefficients: Callable[[Params, Any], tuple[State, State]] | None = None  # (p, u) -> (decay, write), like a state
+
+    def __repr__(self) -> str:
+        return f"<Cell {self.name}{', gates ' if self.gates else ''}{self.gates}>"
 
     def step(self, params: Params, state: State, u: Any) -> State:
         """One step of the recurrence from the projected input: s_t = update(p, s, u, recur(p, s))."""
@@ -115,6 +118,13 @@ def factory(make: Callable[Options, Made]) -> Callable[Options, Made]:
         return made(switches, bound.args, tuple(bound.kwargs.items()))
 
     return once
+
+
+def require_cell(cell: Any) -> None:
+    """Raise ValueError unless a cell is a Cell, such as a factory returns."""
+    if not isinstance(cell, Cell):
+        what = getattr(cell, "__name__", type(cell).__name__)
+        raise ValueError(f"cell must be a Cell, such as lstm(), got {what}: a factory has to be called")
 
 
 def require_sizes(**sizes: Any) -> None:

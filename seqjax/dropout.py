@@ -52,18 +52,19 @@ class Noise:
 
 def require_use(dropout: Dropout, cell: Cell, layers: int) -> None:
     """ValueError where a rate would do nothing: between the layers of one, or before a product that is not there."""
+    if not isinstance(dropout, Dropout):
+        raise ValueError(f"dropout must be a Dropout, such as Dropout(between=0.5), got {dropout!r}")
     if dropout.between and layers == 1:
         raise ValueError(f"between={dropout.between} drops nothing in 1 layer: add layers, or leave it out")
     if dropout.recurrent and not jax.tree.leaves(jax.eval_shape(lambda key: product_of(cell, key), jax.random.key(0))):
-        raise ValueError(
-            f"recurrent={dropout.recurrent} cannot act in cell {cell.name!r}: it has no recurrent product of its own "
-            "(in `recur`); use between or zoneout"
-        )
+        why = "has no recurrent product, or has it in `update`, where dropout does not reach"
+        fix = "use between or zoneout"
+        raise ValueError(f"recurrent={dropout.recurrent} cannot act in cell {cell.name!r}, which {why}: {fix}")
 
 
 def product_of(cell: Cell, key: Array) -> Any:
     """The recurrent product of a small instance of a cell."""
-    params = cell.init(key, 1, 1)
+    params = cell.init(key, 2, 2)
     return cell.recur(params, cell.start(params))
 
 

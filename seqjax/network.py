@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import Cell, factory, require_sizes, require_switches
+from seqjax.core import Cell, factory, require_cell, require_sizes, require_switches
 from seqjax.dropout import Dropout
 from seqjax.sequences import Steps, batch_first, drop_batch, steps_of
 from seqjax.stack import Layer, StackTrace, init_stack, require_effect, scan_stack
@@ -62,7 +62,7 @@ def gaussian_head(key: Array, K: int, F: int) -> Dense:
     return Dense(jax.random.normal(key, (K, F), jnp.float32) * F**-0.5, jnp.zeros(K, jnp.float32))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Network:
     """A model as a record of pure functions; sizes live in the params only."""
 
@@ -72,6 +72,9 @@ class Network:
     init: Callable[[Array, int, int, int], NetworkParams]  # (key, D, H, K) -> params
     forward: Callable[..., Output]  # (params, xs, mask, perturb, key) -> Output, time first and batch last
     dropout: Dropout | None = None
+
+    def __repr__(self) -> str:
+        return f"<Network {self.name}, inputs {self.inputs}, readout {self.readout}>"
 
     def steps(self, params: NetworkParams, xs: Array, *, lengths: Any = None, mask: Any = None) -> Steps:
         """Check one sequence or a batch and take it to the inside layout: tokens [T] or [B, T] for one-hot and
@@ -128,6 +131,7 @@ def network(
     dropout    noise of training: `train` draws it at every update, evaluation has none
     Raises ValueError for values outside these, and for a residual or dropout that would change nothing.
     """
+    require_cell(cell)
     check_options(inputs, readout, layers, embedding)
     require_switches(bidirectional=bidirectional)
     require_effect(cell, layers, residual, dropout)

@@ -106,7 +106,9 @@ def checked_floats(xs: Any, mask: Array | None) -> Array:
         if not valid.all():
             *row, step = (int(i) for i in np.argwhere(~valid)[0])
             place = f"row {row[0]}, step {step}" if row else f"step {step}"
-            raise ValueError(f"xs holds NaN or infinity in a valid step (first: {place}): mask that step or mend it")
+            raise ValueError(
+                f"xs holds NaN or infinity in a valid step (first: {place}): give lengths, mask it or mend it"
+            )
     return xs
 
 

@@ -70,6 +70,9 @@ def unroll_stack(
     dropout   noise of a training step, drawn from `key`; without a key, zoneout takes its expectation
     Raises ValueError where residual or dropout would change nothing.
     """
+    if not isinstance(params, tuple | list) or not all(isinstance(layer, Layer) for layer in params):
+        what = type(params).__name__
+        raise ValueError(f"params must be layers, such as init_stack returns or a network's params.body, got {what}")
     steps = steps_of(xs, rank=2, lengths=lengths, mask=mask, reset=reset)
     require_effect(cell, len(params), residual, dropout)
     if (dropout is None or not dropout.zoneout) and (dropout is None) != (key is None):

@@ -167,6 +167,9 @@ def test_between_changes_no_evaluation():
         (lambda: network(CELLS["lru"](), dropout=Dropout(recurrent=0.2)), "recurrent=0.2 cannot act in cell 'lru'"),
         (lambda: network(gru(reset_after=False), dropout=Dropout(recurrent=0.2)), "cannot act in cell"),
         (lambda: Dropout(between="0.5"), "between must be a rate"),
+        (lambda: network(lstm(), layers=2, dropout=0.5), "dropout must be a Dropout, such as .*, got 0.5"),
+        (lambda: network(lstm), r"cell must be a Cell, such as lstm\(\), got lstm: a factory has to be called"),
+        (lambda: unroll_stack(lstm(), random_params(lstm()), random_xs()), "params must be layers, .*, got Affine"),
         (lambda: Dropout(zoneout=True), "zoneout must be a rate"),
         (lambda: Dropout(between=0.5, variational="no"), "variational must be True or False"),
         (lambda: unroll_stack(lstm(), LAYERS, random_xs(), dropout=Dropout(between=0.2)), "go together"),
@@ -197,6 +200,16 @@ def test_what_is_not_asked_for_is_not_drawn():
     assert (both.factor, both.hold) == (None, None)
     assert noise_of(Dropout(between=0.5, recurrent=0.5), None, lstm(), params, T, B) is None
     assert noise_of(None, KEY, lstm(), params, T, B) is None
+
+
+@pytest.mark.parametrize(
+    "cell", [rnn(norm="layer"), lstm(norm="layer"), lstm(peephole=True), gru()], ids=lambda c: c.name
+)
+def test_recurrent_dropout_is_there_for_every_cell_with_a_product(cell):
+    """Options of a cell do not stand in its way."""
+    net = network(cell, dropout=Dropout(recurrent=0.5))
+    params = net.init(jax.random.key(0), D, H, 2)
+    assert not np.allclose(net.apply(params, random_xs(), key=KEY).last, net.apply(params, random_xs()).last)
 
 
 def test_numpy_rates_leave_the_dtype_of_the_carry_alone():

@@ -45,7 +45,10 @@ class Peephole(Affine):
 
 @dataclass(frozen=True)
 class Piece:
-    """One part of a memory cell: the gates it reads, and what it makes of their pre-activations."""
+    """One part of a memory cell: the gates it reads, and what it makes of their pre-activations {gate: [H]}.
+
+    `value(z)` of a `keep` or `write` piece, and `value(z, c)` of a `show` piece, which also gets the new cell.
+    """
 
     gates: str
     value: Callable[..., Any]

@@ -149,6 +149,9 @@ class Cost:
         pullback = jax.eval_shape(lambda p, xs: jax.vjp(lambda q: self.loss(q, xs), p)[1], self.params, self.batch(T))
         return bytes_of(pullback)
 
+    def __str__(self) -> str:
+        return "\n".join(f"{row['cost']:45} {row['amount']:>18}" for row in self.table())
+
     def table(self) -> list[dict[str, str]]:
         """The numbers in words, a row a dict, to be printed."""
         p, m, b, g = self.parameters, self.multiply_adds, self.memory, self.gradient

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from seqjax.core import Cell, Params, State, at_least_float32
+from seqjax.core import Cell, Params, State, at_least_float32, require_cell
 from seqjax.unroll import over_batch
 
 
@@ -22,6 +22,7 @@ def as_nnx(cell: Cell, D: int, H: int, *, rngs: nnx.Rngs) -> "NNXCell":
 
     ValueError for sizes below 1. `NNXCell(cell, params)` has weights from elsewhere instead.
     """
+    require_cell(cell)
     return NNXCell(cell, cell.init(rngs.params(), D, H))
 
 
