@@ -108,15 +108,14 @@ def gated(
     """
     if norm not in NORMS:
         raise ValueError(f"norm must be one of {list(NORMS)}, got {norm!r}")
-    has = {"W_hh": recurrent, "gain": norm is not None}
-    name += "-norm" if norm else ""
+    has, name = {"W_hh": recurrent, "gain": norm is not None}, name + ("-norm" if norm else "")
 
     def init(key: Array, D: int, H: int) -> Affine:
         params = uniform(key, len(gates), D, H)
-        if norm and H == 1:
-            raise ValueError(f"H must be at least 2 in {name}: LayerNorm over one unit is blind to its input")
+        if norm:
+            require_several(name, H)
         params = params if recurrent else replace(params, W_hh=None, b_hh=None)
-        params = params if norm is None else replace(params, b_hh=None, gain=jnp.ones(len(gates) * H, jnp.float32))
+        params = params if norm is None else replace(params, b_hh=None, gain=jnp.ones_like(params.b_ih))
         for gate, value in (bias or {}).items():
             params = params if value is None else set_bias(gates, params, gate, value)
         return params
@@ -127,6 +126,12 @@ def gated(
         return state(**{field.name: jnp.zeros(H, carry_dtype(params)) for field in fields(state)})
 
     return Cell(name, init, start, project, recur if recurrent else no_product, update, shown, gates)
+
+
+def require_several(name: str, H: int) -> None:
+    """ValueError for one unit alone, whose LayerNorm is blind to its input."""
+    if H == 1:
+        raise ValueError(f"H must be at least 2 in {name}: LayerNorm over one unit is blind to its input")
 
 
 def require_own(name: str, params: Any, kind: type, has: Mapping[str, bool]) -> None:

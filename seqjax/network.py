@@ -136,15 +136,6 @@ def network(
     require_switches(bidirectional=bidirectional)
     require_effect(cell, layers, residual, dropout)
 
-    def init(key: Array, D: int, H: int, K: int) -> NetworkParams:
-        require_sizes(D=D, H=H, K=K)
-        first, second, third = jax.random.split(key, 3)
-        table = None if embedding is None else jax.random.normal(first, (D, embedding), jnp.float32)
-        body = init_stack(
-            second, cell, D if embedding is None else embedding, H, layers=layers, bidirectional=bidirectional
-        )
-        return NetworkParams(table, body, head(third, K, H * (1 + bidirectional)))
-
     marks = (
         ("-bidirectional", bidirectional),
         (f"-{layers}", layers > 1),
@@ -152,8 +143,28 @@ def network(
         ("-dropout", dropout),
     )
     name = cell.name + "".join(mark for mark, holds in marks if holds)
+    init = partial(
+        init_network, partial(init_stack, cell=cell, layers=layers, bidirectional=bidirectional), embedding, head
+    )
     body = partial(scan_stack, cell, residual=residual, dropout=dropout)
     return Network(name, inputs, readout, init, partial(forward, cell, body, inputs, readout, residual), dropout)
+
+
+def init_network(
+    body: Callable[..., tuple[Layer, ...]],
+    embedding: int | None,
+    head: Callable[[Array, int, int], Dense],
+    key: Array,
+    D: int,
+    H: int,
+    K: int,
+) -> NetworkParams:
+    """Draw the embedding, the body and the head, which reads what the top layer shows."""
+    require_sizes(D=D, H=H, K=K)
+    first, second, third = jax.random.split(key, 3)
+    table = None if embedding is None else jax.random.normal(first, (D, embedding), jnp.float32)
+    layers = body(second, D=D if embedding is None else embedding, H=H)
+    return NetworkParams(table, layers, head(third, K, H * len(layers[-1].halves())))
 
 
 def check_options(inputs: str, readout: str, layers: int, embedding: int | None) -> None:

@@ -9,7 +9,7 @@ from jax import Array
 
 from seqjax.core import Cell, Params, State, require_sizes, require_switches
 from seqjax.dropout import Dropout, drop_between, noise_of, require_use
-from seqjax.sequences import add_batch, batch_last, segment_ends, steps_of
+from seqjax.sequences import Steps, add_batch, batch_last, segment_ends, steps_of
 from seqjax.unroll import Trace, check_state, outside, scan
 
 
@@ -70,28 +70,36 @@ def unroll_stack(
     dropout   noise of a training step, drawn from `key`; without a key, zoneout takes its expectation
     Raises ValueError where residual or dropout would change nothing.
     """
-    if not isinstance(params, tuple | list) or not all(isinstance(layer, Layer) for layer in params):
-        what = type(params).__name__
-        raise ValueError(f"params must be layers, such as init_stack returns or a network's params.body, got {what}")
-    steps = steps_of(xs, rank=2, lengths=lengths, mask=mask, reset=reset)
+    require_layers(params)
     require_effect(cell, len(params), residual, dropout)
     if (dropout is None or not dropout.zoneout) and (dropout is None) != (key is None):
         raise ValueError(
             "dropout and key go together: without a key nothing is dropped, without a rate nothing is drawn"
         )
-    halves = [half for layer in params for half in layer.halves()]
-    inside = None
-    if state is not None:
-        if len(state) != len(halves):
-            raise ValueError(f"state must hold {len(halves)} states, one per layer and direction, got {len(state)}")
-        batched = add_batch(state, steps.batched)
-        for (half, _), part in zip(halves, batched, strict=True):
-            check_state(cell, half, part, steps.xs.shape[-1])
-        inside = batch_last(batched)
+    steps = steps_of(xs, rank=2, lengths=lengths, mask=mask, reset=reset)
+    inside = None if state is None else states_inside(cell, params, state, steps)
     trace = scan_stack(
         cell, params, steps.xs, inside, steps.mask, steps.reset, residual=residual, dropout=dropout, key=key
     )
     return outside(trace, steps)
+
+
+def require_layers(params: Any) -> None:
+    """ValueError unless params are layers."""
+    if not isinstance(params, tuple | list) or not all(isinstance(layer, Layer) for layer in params):
+        what = type(params).__name__
+        raise ValueError(f"params must be layers, such as init_stack returns or a network's params.body, got {what}")
+
+
+def states_inside(cell: Cell, params: tuple[Layer, ...], state: tuple[State, ...], steps: Steps) -> tuple[State, ...]:
+    """Given states in the inside layout; ValueError unless there is one per layer and direction, of its shapes."""
+    halves = [half for layer in params for half, _ in layer.halves()]
+    if len(state) != len(halves):
+        raise ValueError(f"state must hold {len(halves)} states, one per layer and direction, got {len(state)}")
+    batched = add_batch(state, steps.batched)
+    for half, part in zip(halves, batched, strict=True):
+        check_state(cell, half, part, steps.xs.shape[-1])
+    return batch_last(batched)
 
 
 def require_effect(cell: Cell, layers: int, residual: bool, dropout: Dropout | None) -> None:

@@ -202,15 +202,6 @@ def test_gates_are_judged_at_the_end(end, plain, few):
     assert found["C5b"].refuted
 
 
-def test_a_mean_has_students_interval():
-    """Three values: t of 2 degrees of freedom is 4.303; one value has none."""
-    found = variants.mean_of([1.0, 2.0, 3.0])
-    half = 4.302652729911275 / math.sqrt(3)
-    np.testing.assert_allclose((found.low, found.value, found.high), (2 - half, 2, 2 + half), rtol=1e-9)
-    assert found.text == "2.000 (-0.484 to 4.484)"
-    assert variants.mean_of([0.25]).text == "0.250 (nan to nan)"
-
-
 def test_the_variants_are_the_papers_and_no_cell_stands_twice():
     """Eight of them between the baseline and the GRU; without peepholes, what is left is the plain LSTM (S18)."""
     assert list(variants.CELLS) == [variants.BASELINE, *VARIANTS, "gru"]

@@ -19,10 +19,9 @@ from seqjax.cells.gates import (
     UNGATED_CANDIDATE,
     UNGATED_OUTPUT,
     LSTMState,
-    Peephole,
     memory,
-    seen,
 )
+from seqjax.cells.peephole import Peephole, seen
 from seqjax.core import Cell, carry_dtype, factory
 from seqjax.gated import hidden_units, recur, require_own
 

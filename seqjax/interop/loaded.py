@@ -6,6 +6,7 @@ from seqjax.cells import gru, lstm, rnn
 from seqjax.core import Cell
 from seqjax.stack import Layer
 
+EQUATION = ("project", "recur", "update", "read")
 EXPORTED = {cell.name: cell for cell in (rnn(), rnn(activation="relu"), lstm(), gru())}
 
 
@@ -17,8 +18,8 @@ class Loaded(NamedTuple):
 
 
 def exported(cell: Cell, where: str) -> str:
-    """The name in EXPORTED of a cell's equation, whatever the cell is called; ValueError where it has no equal."""
-    for name, known in EXPORTED.items():
-        if all(getattr(cell, part) is getattr(known, part) for part in ("project", "recur", "update", "read")):
-            return name
-    raise ValueError(f"cell must be one of {list(EXPORTED)} to have an equal in {where}, got {cell.name!r}")
+    """The name of a cell in EXPORTED; ValueError where its equation is not that of the cell of this name."""
+    known = EXPORTED.get(cell.name)
+    if known is None or any(getattr(cell, part) is not getattr(known, part) for part in EQUATION):
+        raise ValueError(f"cell must be one of {list(EXPORTED)} to have an equal in {where}, got {cell.name!r}")
+    return cell.name
