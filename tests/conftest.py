@@ -7,9 +7,10 @@ experiments and the README's snippets, are as users have them.
 import os
 from unittest.mock import patch
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the tests run side by side already
+
 import jax
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the tests run side by side already
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 2)
