@@ -8,6 +8,7 @@ import sys
 import time
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,8 @@ from torch_reference import CASES, KINDS, committed
 
 from seqjax import gru, init_stack, lstm, rnn, unroll_stack
 from seqjax.interop.torch import export, load, save
+
+ROOT = Path(__file__).parent.parent
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed (extra `torch`)")
 CELLS = {"tanh": rnn(), "relu": rnn(activation="relu"), "lstm": lstm(forget_bias=None), "gru": gru()}
@@ -207,8 +210,9 @@ import seqjax.interop.torch as interop
 from seqjax import init_stack, lstm
 assert "safetensors" not in sys.modules
 params = init_stack(jax.random.key(0), lstm(), 2, 3, bidirectional=True)
-interop.save("weights.safetensors", lstm(), params)
-again = interop.load("weights.safetensors").params
+interop.save(sys.argv[1], lstm(), params)
+again = interop.load(sys.argv[1]).params
 assert all((a == b).all() for a, b in zip(jax.tree.leaves(params), jax.tree.leaves(again), strict=True))
 """
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+    path = tmp_path / "weights.safetensors"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, cwd=ROOT)
