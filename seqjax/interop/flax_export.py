@@ -10,7 +10,7 @@ from jax import Array
 from seqjax.core import Affine, Cell
 from seqjax.gated import hidden_units
 from seqjax.interop.flax_layout import LINEN, NNX, from_affine
-from seqjax.interop.loaded import exported
+from seqjax.interop.loaded import exported, require_plain
 from seqjax.stack import Layer
 
 MODULES = {"rnn": nnx.SimpleCell, "lstm": nnx.LSTMCell, "gru": nnx.GRUCell}
@@ -71,8 +71,6 @@ def one_affine(cell: Cell, params: Any) -> Affine:
         raise ValueError(
             "params must be of one layer and direction, such as layers[0].forward: a Flax cell holds no more"
         )
-    if type(params) is not Affine or params.gain is not None:
-        what = "a LayerNorm gain" if type(params) is Affine else type(params).__name__
-        raise ValueError(f"params must be plain Affine to have an equal in Flax, got {what}")
+    require_plain(params, "Flax")
     hidden_units(cell.name, len(cell.gates), params)
     return params

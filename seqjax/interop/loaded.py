@@ -1,9 +1,9 @@
 """What an importer returns, and which cells have an equal elsewhere."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seqjax.cells import gru, lstm, rnn
-from seqjax.core import Cell
+from seqjax.core import Affine, Cell
 from seqjax.stack import Layer
 
 EQUATION = ("project", "recur", "update", "read")
@@ -23,3 +23,10 @@ def exported(cell: Cell, where: str) -> str:
     if known is None or any(getattr(cell, part) is not getattr(known, part) for part in EQUATION):
         raise ValueError(f"cell must be one of {list(EXPORTED)} to have an equal in {where}, got {cell.name!r}")
     return cell.name
+
+
+def require_plain(half: Any, where: str, place: str = "") -> None:
+    """ValueError unless the params of one layer and direction are an Affine and nothing more."""
+    if type(half) is not Affine or half.gain is not None:
+        what = "a LayerNorm gain" if type(half) is Affine else type(half).__name__
+        raise ValueError(f"params must be plain Affine to have an equal in {where}, got {what}{place}")

@@ -17,7 +17,7 @@ import numpy as np
 from seqjax.cells import gru, lstm, rnn
 from seqjax.core import Affine, Cell
 from seqjax.interop import tensors
-from seqjax.interop.loaded import Loaded, exported
+from seqjax.interop.loaded import Loaded, exported, require_plain
 from seqjax.stack import Layer
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def save(path: str | os.PathLike[str], cell: Cell, params: tuple[Layer, ...], *,
 def named(cell: Cell, params: tuple[Layer, ...], prefix: str) -> Arrays:
     """The arrays of a stack by PyTorch's names, checked to be what a PyTorch module can hold."""
     exported(cell, "PyTorch")
-    require_plain(params)
+    require_layers(params)
     arrays = {
         f"{dotted(prefix)}{name}_l{k}{end}": tensors.array_of(f"{field} of layer {k}", getattr(half, field))
         for k, layer in enumerate(params)
@@ -93,16 +93,14 @@ def named(cell: Cell, params: tuple[Layer, ...], prefix: str) -> Arrays:
     return arrays
 
 
-def require_plain(params: Any) -> None:
+def require_layers(params: Any) -> None:
     """ValueError unless params are at least one Layer, of halves that are Affine and nothing more."""
     if not isinstance(params, tuple | list) or not params or not all(isinstance(layer, Layer) for layer in params):
         what = type(params).__name__
         raise ValueError(f"params must be a tuple of at least one Layer, got {what}: a network's are its params.body")
     for k, layer in enumerate(params):
         for half, _ in layer.halves():
-            if type(half) is not Affine or half.gain is not None:
-                what = "a LayerNorm gain" if type(half) is Affine else type(half).__name__
-                raise ValueError(f"params must be plain Affine to have an equal in PyTorch, got {what} in layer {k}")
+            require_plain(half, "PyTorch", f" in layer {k}")
 
 
 def dotted(prefix: str) -> str:
