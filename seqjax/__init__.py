@@ -12,6 +12,7 @@ from seqjax.network import Network, network
 from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius
 from seqjax.stack import Layer, init_stack, unroll_stack
 from seqjax.statistics import rate
+from seqjax.streaming import Stream, streaming
 from seqjax.sweep import Plan
 from seqjax.train import Recipe, begin_many, evaluate, sweep, sweep_recipe, train, train_many
 from seqjax.unroll import Trace, unroll

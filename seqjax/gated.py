@@ -59,6 +59,12 @@ def recur(params: Affine, state: Any) -> Array:
     return plus(params.W_hh @ state.h, params.b_hh)
 
 
+def joined(params: Affine) -> tuple[Array, Array | None]:
+    """(W, b) with u + a = W [x; h] + b: [G*H, D+H] and [G*H], or None without biases."""
+    biases = [b for b in (params.b_ih if params.gain is None else None, params.b_hh) if b is not None]
+    return jnp.concatenate([params.W_ih, params.W_hh], axis=1), sum(biases[1:], biases[0]) if biases else None
+
+
 def no_product(params: Affine, state: Any) -> tuple[()]:
     """a = (), for a cell whose products are not one affine map of the state and so stand in its `update`."""
     return ()

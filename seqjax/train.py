@@ -17,7 +17,8 @@ from seqjax.core import Params, require_sizes
 from seqjax.gradients import adam, all_finite, all_true, global_norm
 from seqjax.network import Network
 from seqjax.sequences import batch_last, mask_of
-from seqjax.sweep import Plan, Read, checked_axes, checked_runs, gather, grid, plan_for, run_many, seed_keys, spread
+from seqjax.stopwatch import TIMES, stopwatch
+from seqjax.sweep import Plan, Read, checked_axes, checked_runs, gather, grid, plan_for, run_many, seed_keys, staffed
 from seqjax.tasks.task import Batch, Task
 
 Hyper = Mapping[str, Any]
@@ -161,9 +162,9 @@ def test_keys(keys: Array) -> Array:
 @lru_cache(maxsize=64)
 def programs(recipe: Recipe, plan: Plan) -> tuple[Callable[..., Any], Callable[[int], Any], Callable[..., Any]]:
     """Compiled begin, advance(n) and evaluate(examples) over many runs of one recipe."""
-    advances = cache(lambda updates: jax.jit(spread(partial(advance, recipe, updates), plan)))
-    scores = cache(lambda examples: jax.jit(spread(partial(evaluate, recipe, examples=examples), plan)))
-    return jax.jit(spread(partial(begin, recipe), plan)), advances, scores
+    advances = cache(lambda updates: staffed(partial(advance, recipe, updates), plan))
+    scores = cache(lambda examples: staffed(partial(evaluate, recipe, examples=examples), plan))
+    return staffed(partial(begin, recipe), plan), advances, scores
 
 
 def begin_many(recipe: Recipe, keys: Array, hyper: Hyper | None = None, *, plan: Plan | None = None) -> TrainState:
@@ -201,7 +202,8 @@ def sweep_recipe(
     """Train and score every combination of dynamic hyperparameters and seeds as one program.
 
     Returns an `xarray.Dataset` with dims (*axes, seed [, update]): score, loss, gradient_norm, failed_at (-1 for none)
-    and cause. A failed run scores NaN. `title` shows a progress bar under that name.
+    and cause; its attributes say by which plan, and in how many compile_seconds and run_seconds. A failed run scores
+    NaN. `title` shows a progress bar under that name.
     """
     import xarray as xr
 
@@ -212,9 +214,9 @@ def sweep_recipe(
     numbers, keys = seed_keys(seeds)
     many, hyper = grid(keys, axes)
     plan = plan or plan_for(len(many))
-    with progress_bar(title) if title else nullcontext() as show:
+    with progress_bar(title) if title else nullcontext() as show, stopwatch() as taken:
         states, history = train_many(recipe, many, hyper, plan=plan, progress=show)
-        scores = programs(recipe, plan)[2](examples)(states.params, test_keys(many))
+        scores = np.asarray(programs(recipe, plan)[2](examples)(states.params, test_keys(many)))
     failed = np.asarray(states.failed_at)
     shape, dims = [*map(len, axes.values()), len(numbers)], (*axes, "seed")
     runs = {"score": np.where(failed < 0, scores, np.nan), "failed_at": failed, "cause": np.array(CAUSES)[states.cause]}
@@ -222,7 +224,7 @@ def sweep_recipe(
     variables = {name: (dims, np.reshape(value, shape)) for name, value in runs.items()} | {
         name: ((*dims, "update"), value.reshape(*shape, -1)) for name, value in updates.items()
     }
-    return xr.Dataset(variables, {**axes, "seed": numbers})
+    return xr.Dataset(variables, {**axes, "seed": numbers}, {"plan": str(plan), **taken})
 
 
 def sweep(
@@ -241,4 +243,6 @@ def sweep(
     recipes = [make(**dict(zip(static, values, strict=True))) for values in product(*static.values())]
     if len({recipe.updates for recipe in recipes}) > 1:
         raise ValueError("every recipe of one sweep must have the same number of updates: sweep each number by itself")
-    return gather([sweep_recipe(recipe, axes=dynamic, **options) for recipe in recipes], static)
+    parts = [sweep_recipe(recipe, axes=dynamic, **options) for recipe in recipes]
+    taken = {name: sum(part.attrs[name] for part in parts) for name in TIMES}
+    return gather(parts, static).assign_attrs(plan=parts[0].attrs["plan"], **taken)

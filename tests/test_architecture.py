@@ -10,12 +10,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "seqjax"
 RANKS = {
-    0: ("core", "sequences", "losses", "sweep", "statistics", "progress"),
-    1: ("gated", "dropout", "gradients", "tasks"),
+    0: ("core", "sequences", "losses", "sweep", "statistics", "progress", "stopwatch"),
+    1: ("gated", "dropout", "gradients", "parallel", "tasks"),
     2: ("cells", "init", "unroll"),
     3: ("stack",),
     4: ("network", "spectrum", "horizon", "bptt", "interop"),
-    5: ("train", "cost"),
+    5: ("train", "cost", "streaming"),
     6: ("report",),
 }
 RANK = {name: rank for rank, names in RANKS.items() for name in names}

@@ -75,7 +75,7 @@ def test_training_learns():
     assert seqjax.evaluate(recipe, state.params, jax.random.key(1), examples=500) > 0.99
 
 
-@pytest.mark.parametrize("plan", [Plan(), Plan(devices=2, together=2)], ids=str)
+@pytest.mark.parametrize("plan", [Plan(), Plan(devices=2, together=2), Plan(workers=2)], ids=str)
 def test_plans_and_solo_runs_agree(plan):
     """Seed i of a sweep equals seed i alone, whatever the plan and its remainder."""
     states, history = seqjax.train_many(RECIPE, seed_keys(3)[1], plan=plan)
@@ -241,6 +241,8 @@ def test_an_overflowing_optimizer_is_a_failure():
         ),
         (lambda: Plan(devices=3), "devices"),
         (lambda: Plan(together=0), "together"),
+        (lambda: Plan(workers=1.5), "workers"),
+        (lambda: Plan(devices=2, workers=2), "devices or over workers"),
         (lambda: seqjax.train_many(RECIPE, jax.random.split(jax.random.key(0, impl="rbg"), 2)), "threefry"),
         (lambda: seqjax.sweep_recipe(RECIPE, seeds=0), "seeds"),
         (lambda: seqjax.sweep_recipe(RECIPE, seeds=[1, 1]), "seeds"),

@@ -1,0 +1,114 @@
+"""Streaming: one event in, one prediction out, at a cost that does not depend on how many came before."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from seqjax.core import Cell, State, factory
+from seqjax.network import Network, NetworkParams, affine, alphabet, encode
+from seqjax.sequences import Steps, batch_first, concrete, drop_batch
+from seqjax.stack import StackTrace, require_layers, states_inside
+
+States = tuple[State, ...]  # one per layer, without a batch axis
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A network one event at a time, as two pure functions; the state is all that it remembers.
+
+    start  params -> the state before the first event
+    step   (params, state, x) -> (state, y [K]) for a token, or for a vector [D]
+
+    `step` gives the buffers of the state it was handed to the state it returns, so the old state cannot be read again:
+    JAX then says that the array was deleted or donated. Copy a state that is to be kept, or to go on in two ways:
+    `jax.tree.map(jnp.copy, state)`. A state of float32 or wider numbers is a tree like any other, to be saved and
+    restored; `network.apply(params, xs).body.final`, of one sequence, is the state after it.
+    """
+
+    start: Callable[[NetworkParams], States]
+    step: Callable[[NetworkParams, States, Any], tuple[States, Array]]
+
+
+@factory
+def streaming(network: Network) -> Stream:
+    """The stream of a network: y after t events is what `network.apply` reads at the last of those t steps.
+
+    Dropout is off, as in evaluation. `step` compiles at its first call; its input is best a plain int or a NumPy array,
+    which it checks and sends in some microseconds. `jax.vmap(stream.step, (None, 0, 0))` steps many streams at once.
+    Raises ValueError for what is not a network, for params of two directions (the backward half needs the future), for
+    a state of other shapes or dtypes, and, as `apply`, for x of another shape or dtype, tokens outside the alphabet and
+    NaN or infinity.
+    """
+    if not isinstance(network, Network) or not isinstance(network.forward, partial):
+        raise ValueError(f"network must be a Network, such as network(lstm()) returns, got {network!r}")
+    cell, body = network.forward.args[:2]
+    compiled = jax.jit(partial(advance, network.inputs, cell, body), donate_argnums=1)
+
+    def step(params: NetworkParams, state: States, x: Any) -> tuple[States, Array]:
+        return compiled(params, state, event(network.inputs, alphabet(params), x))
+
+    return Stream(partial(start, cell), step)
+
+
+def start(cell: Cell, params: NetworkParams) -> States:
+    """The cell's own start in every layer, in buffers of its own: a start may be a parameter, which stays."""
+    require_forward(params)
+    return jax.tree.map(jnp.copy, tuple(cell.start(layer.forward) for layer in params.body))
+
+
+def advance(
+    inputs: str, cell: Cell, body: Callable[..., StackTrace], params: NetworkParams, state: States, x: Array
+) -> tuple[States, Array]:
+    """One step of the engine, of a batch of one; what it checks costs nothing once it is compiled."""
+    require_forward(params)
+    xs = x[None, :, None] if inputs == "vector" else encode(params, x[None, None])
+    trace = body(params.body, xs, states_inside(cell, params.body, state, Steps(xs, None, None, False)))
+    final = drop_batch(batch_first(trace.final), False)
+    require_same(state, final)
+    return final, affine(params.head, trace.ys[0])[:, 0]
+
+
+def event(inputs: str, size: int, x: Any) -> Any:
+    """A checked event; one whose values can be looked at as a NumPy array, tokens as int32 whatever they came as."""
+    if not concrete(x):
+        require_kind(inputs, size, x)
+        return x
+    x = np.asarray(x)
+    require_kind(inputs, size, x)
+    if inputs == "vector":
+        if not np.isfinite(x).all():
+            raise ValueError(f"x holds NaN or infinity: mend it, or leave the event out; got {x}")
+        return x
+    if not 0 <= int(x) < size:
+        raise ValueError(f"x must be a token in 0..{size - 1}, got {x}")
+    return np.int32(x)
+
+
+def require_kind(inputs: str, size: int, x: Any) -> None:
+    """ValueError unless x is one token, or one vector [D] of floating-point numbers."""
+    kind, shape = (jnp.floating, (size,)) if inputs == "vector" else (jnp.integer, ())
+    if x.shape != shape or not jnp.issubdtype(x.dtype, kind):
+        want = f"a floating-point vector of shape {list(shape)}" if shape else "one integer token"
+        raise ValueError(f"x must be {want} in this network, got {x.dtype} of shape {list(x.shape)}")
+
+
+def require_forward(params: NetworkParams) -> None:
+    """ValueError for layers of two directions."""
+    require_layers(params.body)
+    if any(layer.backward is not None for layer in params.body):
+        raise ValueError("a bidirectional network cannot stream: its backward half starts at the end of the sequence")
+
+
+def require_same(state: States, new: States) -> None:
+    """ValueError unless a step leaves the dtypes of the state as they are."""
+    for given, got in zip(jax.tree.leaves(state), jax.tree.leaves(new), strict=True):
+        if given.dtype != got.dtype:
+            raise ValueError(
+                f"the state is {given.dtype}, but x and params would make it {got.dtype}: cast x or the state"
+            )

@@ -1,0 +1,39 @@
+"""What the fast engine has to know of a cell, read off its equation."""
+
+from typing import Any
+
+import jax
+from jax.extend.core import Jaxpr, jaxprs_in_params
+
+from seqjax.core import Cell, Params, State
+
+PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot_general")
+
+
+def of_one(tree: Any) -> Any:
+    """The shapes and dtypes of one example of a batch, batch last."""
+    return jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape[:-1], a.dtype), tree)
+
+
+def equation_of(cell: Cell, params: Params, state: State, u: Any, a: Any) -> Jaxpr:
+    """`update` of one example of a batch; the last of its arguments are u and a."""
+    return jax.make_jaxpr(cell.update)(params, *map(of_one, (state, u, a))).jaxpr
+
+
+def holds_product(jaxpr: Jaxpr) -> bool:
+    """Whether a product of matrices stands anywhere in a jaxpr."""
+    return any(
+        eqn.primitive.name in PRODUCTS or any(map(holds_product, jaxprs_in_params(eqn.params))) for eqn in jaxpr.eqns
+    )
+
+
+def reads_sum(jaxpr: Jaxpr, u: Any, a: Any) -> bool:
+    """Whether the arguments u and a, one array each, are read in u + a and nowhere else."""
+    if not len(jax.tree.leaves(u)) == len(jax.tree.leaves(a)) == 1:
+        return False
+    pair = jaxpr.invars[-2:]
+    readers = [eqn for eqn in jaxpr.eqns if any(v in pair for v in eqn.invars if not hasattr(v, "val"))]
+    shown = any(v in pair for v in jaxpr.outvars if not hasattr(v, "val"))
+    return (
+        len(readers) == 1 and readers[0].primitive.name == "add" and set(readers[0].invars) == set(pair) and not shown
+    )

@@ -1,0 +1,147 @@
+"""Plans: how runs are laid out over cores and devices, and what that takes; what comes out never depends on it."""
+
+import threading
+import time
+from dataclasses import replace
+from functools import partial
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import seqjax
+from seqjax.stopwatch import TIMES, covered, stopwatch
+from seqjax.sweep import Plan, plan_for, seed_keys, staffed
+
+RECIPE = seqjax.Recipe(
+    seqjax.network(seqjax.rnn(), inputs="onehot"), seqjax.tasks.recall(length=3, alphabet=2), 4, updates=3, batch=2
+)
+
+
+@pytest.mark.parametrize("runs", [1, 5])
+@pytest.mark.parametrize("plan", [Plan(workers=2), Plan(workers=3, together=2)], ids=str)
+def test_workers_are_vmap(plan, runs):
+    """Over trees and PRNG keys, whatever remains when the runs are shared out."""
+    x, keys = jnp.arange(float(runs)), seed_keys(runs)[1]
+
+    def function(a, key):
+        return {"y": a * a, "key": jax.random.fold_in(key, 1), "draw": jax.random.uniform(key, 2)}
+
+    got = staffed(function, plan)(x, keys)
+    want = jax.vmap(function)(x, keys)
+    chex.assert_trees_all_equal(got["y"], want["y"])
+    chex.assert_trees_all_equal(got["draw"], want["draw"])
+    chex.assert_trees_all_equal(jax.random.key_data(got["key"]), jax.random.key_data(want["key"]))
+
+
+def test_workers_run_at_the_same_time():
+    """Two runs that each wait until the other has begun."""
+    barrier = threading.Barrier(2, timeout=60)
+
+    def meet(x):
+        barrier.wait()
+        return x
+
+    def function(x):
+        return jax.pure_callback(meet, jax.ShapeDtypeStruct((), x.dtype), x)
+
+    x = jnp.arange(2.0)
+    np.testing.assert_array_equal(staffed(function, Plan(workers=2))(x), x)
+
+
+def test_workers_compile_once():
+    """One trace for all shares, and none when they run again."""
+    traces = []
+
+    def function(x):
+        traces.append(1)
+        return x + 1
+
+    program = staffed(function, Plan(workers=2))
+    program(jnp.arange(4.0))
+    first = len(traces)
+    program(jnp.arange(4.0))
+    program(jnp.arange(3.0))  # shares of two, as before
+    assert len(traces) == first
+
+
+def test_a_failing_run_is_heard():
+    """An error in a worker's thread is raised where the sweep was called."""
+
+    def refuse(x):
+        raise ArithmeticError("no such run")
+
+    def function(x):
+        return jax.pure_callback(refuse, jax.ShapeDtypeStruct((), x.dtype), x)
+
+    with pytest.raises(Exception, match="no such run"):
+        staffed(function, Plan(workers=2))(jnp.arange(2.0))
+
+
+@pytest.mark.parametrize(
+    ("backend", "devices", "runs", "plan"),
+    [
+        ("cpu", 1, 16, Plan(workers=4)),
+        ("cpu", 1, 3, Plan(workers=3)),
+        ("cpu", 2, 16, Plan(devices=2)),
+        ("cpu", 2, 1, Plan()),
+        ("gpu", 1, 16, Plan(together=16)),
+        ("gpu", 2, 5, Plan(devices=2, together=3)),
+    ],
+)
+def test_rule(monkeypatch, backend, devices, runs, plan):
+    """Every core or device is used, none twice; accelerators vmap."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(4), raising=False)
+    monkeypatch.setattr(jax, "local_device_count", lambda: devices)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    assert plan_for(runs) == plan
+
+
+def test_failed_runs_stay_apart_among_workers():
+    """One exploding learning rate of three; the others are as they are in a sweep where none fails."""
+    recipe = replace(RECIPE, optimizer=lambda hyper: seqjax.adam(hyper["rate"]))
+    run = partial(seqjax.train_many, recipe, seed_keys(3)[1], plan=Plan(workers=2))
+    (states, history), (want, losses) = (run({"rate": jnp.array([3e-3, rate, 3e-3])}) for rate in (np.inf, 3e-3))
+    assert [failed >= 0 for failed in states.failed_at.tolist()] == [False, True, False]
+    got, want = (jax.tree.map(lambda a: a[::2], each) for each in ((states.params, history), (want.params, losses)))
+    chex.assert_trees_all_equal(got, want)
+
+
+def test_a_sweep_says_what_it_took():
+    """Its first call compiles, its second does not; by which plan; the variables are the same."""
+    first, second = (seqjax.sweep_recipe(RECIPE, seeds=2, examples=5, plan=Plan(workers=2)) for _ in range(2))
+    assert first.equals(second)
+    assert first.attrs["plan"] == "Plan(devices=1, together=1, workers=2)"
+    assert first.attrs["compile_seconds"] > 10 * second.attrs["compile_seconds"]
+    assert all(found.attrs["run_seconds"] > 0 for found in (first, second))
+    assert set(first.attrs) == {"plan", *TIMES}
+
+
+def test_a_sweep_of_sweeps_adds_up(tmp_path):
+    """Over static axes; the attributes are plain enough for netCDF."""
+    import xarray as xr
+
+    found = seqjax.sweep(lambda name: RECIPE, static={"name": ["a", "b"]}, seeds=2, examples=5, plan=Plan(workers=2))
+    found.to_netcdf(tmp_path / "found.nc", engine="netcdf4")
+    assert xr.load_dataset(tmp_path / "found.nc").attrs == found.attrs
+    assert set(found.attrs) == {"plan", *TIMES}
+
+
+def test_spans_count_once():
+    """Nested, overlapping, apart and empty."""
+    assert covered([(0.0, 4.0), (1.0, 2.0), (3.0, 5.0), (7.0, 8.0)]) == 6.0
+    assert covered([]) == 0.0
+
+
+def test_a_stopwatch_tells_compiling_from_running():
+    """And stops when its block ends."""
+    with stopwatch() as taken:
+        jax.jit(lambda x: jnp.sin(x) + 41)(1.0)
+        time.sleep(0.2)
+    before = dict(taken)
+    jax.jit(lambda x: jnp.sin(x) + 43)(1.0)
+    assert taken == before
+    assert taken["compile_seconds"] > 0
+    assert taken["run_seconds"] > 0.15
