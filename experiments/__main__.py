@@ -4,7 +4,6 @@ Exit code 0 if every claim that is expected to hold does, 1 if one does not, 2 f
 """
 
 import io
-import os
 import re
 import sys
 from contextlib import redirect_stderr
@@ -20,6 +19,7 @@ from rich.table import Table
 
 from experiments import EXPERIMENTS
 from seqjax.report import Claim, Experiment, require_writable, run_experiment, write_page
+from seqjax.sweep import cores
 
 COMMANDS = "list, run NAME..., report, all"
 USAGE = f"usage: python -m experiments COMMAND, one of: {COMMANDS}"
@@ -151,8 +151,7 @@ def catalogue() -> str:
 
 def use_every_core() -> None:
     """One JAX CPU device a core, over which sweeps spread their runs."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    jax.config.update("jax_num_cpu_devices", cores)
+    jax.config.update("jax_num_cpu_devices", cores())
 
 
 if __name__ == "__main__":

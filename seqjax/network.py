@@ -13,7 +13,7 @@ from seqjax.core import Cell, factory, require_cell, require_sizes, require_swit
 from seqjax.dropout import Dropout
 from seqjax.sequences import Steps, batch_first, drop_batch, steps_of
 from seqjax.stack import Layer, StackTrace, init_stack, require_effect, scan_stack
-from seqjax.unroll import over_batch
+from seqjax.unroll import over_batch, require_engine
 
 INPUTS = ("onehot", "embedding", "vector")
 READOUTS = ("every", "last", "both")
@@ -67,10 +67,11 @@ class Network:
     """A model as a record of pure functions; sizes live in the params only."""
 
     name: str
+    cell: Cell
     inputs: str  # one of INPUTS
     readout: str  # one of READOUTS
     init: Callable[[Array, int, int, int], NetworkParams]  # (key, D, H, K) -> params
-    forward: Callable[..., Output]  # (params, xs, mask, perturb, key) -> Output, time first and batch last
+    forward: Callable[..., Output]  # (params, xs, mask, perturb, options) -> Output, time first and batch last
     dropout: Dropout | None = None
 
     def __repr__(self) -> str:
@@ -120,6 +121,8 @@ def network(
     head: Callable[[Array, int, int], Dense] = uniform_head,
     residual: bool = False,
     dropout: Dropout | None = None,
+    evaluator: str = "auto",
+    chunk: int | None = None,
 ) -> Network:
     """A recurrent network of one kind of cell.
 
@@ -129,25 +132,21 @@ def network(
     head       how the readout is drawn, (key, K, F) -> Dense
     residual   every layer above the first adds what it reads to what it shows
     dropout    noise of training: `train` draws it at every update, evaluation has none
+    evaluator  how the steps of every layer are taken, and `chunk` what a gradient keeps of them: as for `unroll`
     Raises ValueError for values outside these, and for a residual or dropout that would change nothing.
     """
     require_cell(cell)
     check_options(inputs, readout, layers, embedding)
     require_switches(bidirectional=bidirectional)
     require_effect(cell, layers, residual, dropout)
+    require_engine(cell, evaluator, chunk)
 
-    marks = (
-        ("-bidirectional", bidirectional),
-        (f"-{layers}", layers > 1),
-        ("-residual", residual),
-        ("-dropout", dropout),
-    )
-    name = cell.name + "".join(mark for mark, holds in marks if holds)
-    init = partial(
-        init_network, partial(init_stack, cell=cell, layers=layers, bidirectional=bidirectional), embedding, head
-    )
-    body = partial(scan_stack, cell, residual=residual, dropout=dropout)
-    return Network(name, inputs, readout, init, partial(forward, cell, body, inputs, readout, residual), dropout)
+    marks = {"-bidirectional": bidirectional, f"-{layers}": layers > 1, "-residual": residual, "-dropout": dropout}
+    name = cell.name + "".join(mark for mark, holds in marks.items() if holds)
+    stack = partial(init_stack, cell=cell, layers=layers, bidirectional=bidirectional)
+    init = partial(init_network, stack, embedding, head)
+    body = partial(scan_stack, cell, residual=residual, dropout=dropout, evaluator=evaluator, chunk=chunk)
+    return Network(name, cell, inputs, readout, init, partial(forward, cell, body, inputs, readout, residual), dropout)
 
 
 def init_network(
@@ -187,13 +186,13 @@ def forward(
     xs: Array,
     mask: Array | None = None,
     perturb: Any = None,
-    key: Array | None = None,
+    **options: Any,
 ) -> Output:
-    """One pass in the inside layout, xs [T, D, B] or tokens [T, B]; `perturb` and `key` as for `scan_stack`."""
+    """One pass in the inside layout, xs [T, D, B] or tokens [T, B]; `perturb` and options as for `scan_stack`."""
     if inputs != "vector":
         tokens = xs if mask is None else jnp.where(mask, xs, 0)
         xs = encode(params, tokens)
-    trace = body(params.body, xs, mask=mask, perturb=perturb, key=key)
+    trace = body(params.body, xs, mask=mask, perturb=perturb, **options)
     every = None if readout == "last" else jax.vmap(partial(affine, params.head))(trace.ys)
     last = None if readout == "every" else affine(params.head, summary(cell, params.body, trace, residual))
     return Output(every, last, trace)

@@ -1,6 +1,7 @@
 """Depth and direction: layers of one cell, each reading the outputs of the one below."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,7 +11,7 @@ from jax import Array
 from seqjax.core import Cell, Params, State, require_sizes, require_switches
 from seqjax.dropout import Dropout, drop_between, noise_of, require_use
 from seqjax.sequences import Steps, add_batch, batch_last, segment_ends, steps_of
-from seqjax.unroll import Trace, check_state, outside, scan
+from seqjax.unroll import Trace, check_state, outside, require_engine, scan
 
 
 @jax.tree_util.register_dataclass
@@ -61,8 +62,11 @@ def unroll_stack(
     residual: bool = False,
     dropout: Dropout | None = None,
     key: Array | None = None,
+    evaluator: str = "auto",
+    chunk: int | None = None,
 ) -> StackTrace:
-    """Run a stack over one sequence [T, D] or a batch [B, T, D]; arguments, layout and errors as for `unroll`.
+    """Run a stack over one sequence [T, D] or a batch [B, T, D]; arguments, evaluator and chunk among them,
+    layout and errors as for `unroll`.
 
     state     one state per layer and direction, as `final` holds
     reset     starts a new segment at the flagged step in both directions
@@ -71,6 +75,7 @@ def unroll_stack(
     Raises ValueError where residual or dropout would change nothing.
     """
     require_layers(params)
+    require_engine(cell, evaluator, chunk)
     require_effect(cell, len(params), residual, dropout)
     if (dropout is None or not dropout.zoneout) and (dropout is None) != (key is None):
         raise ValueError(
@@ -78,10 +83,8 @@ def unroll_stack(
         )
     steps = steps_of(xs, rank=2, lengths=lengths, mask=mask, reset=reset)
     inside = None if state is None else states_inside(cell, params, state, steps)
-    trace = scan_stack(
-        cell, params, steps.xs, inside, steps.mask, steps.reset, residual=residual, dropout=dropout, key=key
-    )
-    return outside(trace, steps)
+    run = partial(scan_stack, cell, residual=residual, dropout=dropout, key=key, evaluator=evaluator, chunk=chunk)
+    return outside(run(params, steps.xs, inside, steps.mask, steps.reset), steps)
 
 
 def require_layers(params: Any) -> None:
@@ -123,17 +126,20 @@ def scan_stack(
     residual: bool = False,
     dropout: Dropout | None = None,
     key: Array | None = None,
+    evaluator: str = "auto",
+    chunk: int | None = None,
 ) -> StackTrace:
     """`unroll_stack` in the inside layout, unchecked; `perturb` as for `scan`, one per layer and direction."""
     resets = {False: reset, True: None if reset is None else segment_ends(reset, mask)}
     keys = [[None] * 3] * len(params) if key is None else jax.random.split(key, (len(params), 3))
+    run = partial(scan, cell, evaluator=evaluator, chunk=chunk)
     traces: list[Trace] = []
     for depth, layer in enumerate(params):
         read, ys = drop_between(dropout, keys[depth][2], xs) if depth else xs, []
         for half, reverse in layer.halves():
             given = [None if each is None else each[len(traces)] for each in (state, perturb)]
             noise = noise_of(dropout, keys[depth][int(reverse)], cell, half, len(xs), xs.shape[-1])
-            traces.append(scan(cell, half, read, given[0], mask, resets[reverse], given[1], noise, reverse=reverse))
+            traces.append(run(half, read, given[0], mask, resets[reverse], given[1], noise, reverse=reverse))
             ys.append(traces[-1].ys)
         shown = jnp.concatenate(ys, axis=1)
         xs = shown + xs if residual and depth else shown

@@ -11,9 +11,9 @@ import numpy as np
 from jax import Array
 
 from seqjax.core import Cell, State, factory
-from seqjax.network import Network, NetworkParams, affine, alphabet, encode
+from seqjax.network import Network, NetworkParams, alphabet
 from seqjax.sequences import Steps, batch_first, concrete, drop_batch
-from seqjax.stack import StackTrace, require_layers, states_inside
+from seqjax.stack import require_layers, states_inside
 
 States = tuple[State, ...]  # one per layer, without a batch axis
 
@@ -39,21 +39,21 @@ class Stream:
 def streaming(network: Network) -> Stream:
     """The stream of a network: y after t events is what `network.apply` reads at the last of those t steps.
 
-    Dropout is off, as in evaluation. `step` compiles at its first call; its input is best a plain int or a NumPy array,
-    which it checks and sends in some microseconds. `jax.vmap(stream.step, (None, 0, 0))` steps many streams at once.
+    Dropout is off, as in evaluation, and a step is taken as it is written, whatever the network's evaluator. `step`
+    compiles at its first call; its input is best a plain int or a NumPy array, which it checks and sends in some
+    microseconds. `jax.vmap(stream.step, (None, 0, 0))` steps many streams at once.
     Raises ValueError for what is not a network, for params of two directions (the backward half needs the future), for
     a state of other shapes or dtypes, and, as `apply`, for x of another shape or dtype, tokens outside the alphabet and
     NaN or infinity.
     """
-    if not isinstance(network, Network) or not isinstance(network.forward, partial):
+    if not isinstance(network, Network):
         raise ValueError(f"network must be a Network, such as network(lstm()) returns, got {network!r}")
-    cell, body = network.forward.args[:2]
-    compiled = jax.jit(partial(advance, network.inputs, cell, body), donate_argnums=1)
+    compiled = jax.jit(partial(advance, network), donate_argnums=1)
 
     def step(params: NetworkParams, state: States, x: Any) -> tuple[States, Array]:
         return compiled(params, state, event(network.inputs, alphabet(params), x))
 
-    return Stream(partial(start, cell), step)
+    return Stream(partial(start, network.cell), step)
 
 
 def start(cell: Cell, params: NetworkParams) -> States:
@@ -62,16 +62,16 @@ def start(cell: Cell, params: NetworkParams) -> States:
     return jax.tree.map(jnp.copy, tuple(cell.start(layer.forward) for layer in params.body))
 
 
-def advance(
-    inputs: str, cell: Cell, body: Callable[..., StackTrace], params: NetworkParams, state: States, x: Array
-) -> tuple[States, Array]:
+def advance(network: Network, params: NetworkParams, state: States, x: Array) -> tuple[States, Array]:
     """One step of the engine, of a batch of one; what it checks costs nothing once it is compiled."""
     require_forward(params)
-    xs = x[None, :, None] if inputs == "vector" else encode(params, x[None, None])
-    trace = body(params.body, xs, states_inside(cell, params.body, state, Steps(xs, None, None, False)))
-    final = drop_batch(batch_first(trace.final), False)
+    xs = x[None, ..., None]
+    inside = states_inside(network.cell, params.body, state, Steps(xs, None, None, False))
+    output = network.forward(params, xs, state=inside, evaluator="scan")
+    final = drop_batch(batch_first(output.body.final), False)
     require_same(state, final)
-    return final, affine(params.head, trace.ys[0])[:, 0]
+    y: Any = output.last if output.every is None else output.every[0]
+    return final, y[:, 0]
 
 
 def event(inputs: str, size: int, x: Any) -> Any:

@@ -127,5 +127,5 @@ def test_names_that_scripts_rely_on():
     """Functions, not the modules of the same name."""
     import seqjax
 
-    for name in ("rnn", "lstm", "gru", "unroll", "network", "train", "sweep", "horizon"):
+    for name in ("rnn", "lstm", "gru", "unroll", "network", "train", "sweep", "horizon", "streaming"):
         assert callable(getattr(seqjax, name)), name

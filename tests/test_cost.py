@@ -273,42 +273,52 @@ def test_states_are_carried_in_float32():
     assert narrow.states == wide.states == 2 * 4 * B * T * H
 
 
-LINEAR_KEEPS = {  # numbers a step of one example, of inputs, states before and outputs
+KEPT = {  # numbers a step of one example, inputs and outputs included
     "sum": (memory(), D + H),
-    "linear": (LINEAR, D + 2 * H),
+    "linear": (LINEAR, D + H + H),
+    "rnn": (rnn(), D + H + H + H),
+    "lstm": (lstm(), D + H + H + 6 * H),
 }
 
 
-@pytest.mark.parametrize(("cell", "numbers"), LINEAR_KEEPS.values(), ids=LINEAR_KEEPS)
-def test_a_linear_cell_keeps_what_its_weight_gradients_need(cell, numbers):
-    """Inputs for dW_ih, the state before for dW_hh, and the outputs for the loss: no slopes."""
-    assert cost(cell, **SIZES).gradient.kept == 4 * B * T * numbers
+@pytest.mark.parametrize(("cell", "numbers"), KEPT.values(), ids=KEPT)
+def test_a_cell_keeps_what_its_gradients_need(cell, numbers):
+    """Inputs for dW_ih, the state before for dW_hh, the outputs for the loss, and no slope of what is linear: one of
+    the tanh unit's, f, F, I, G, O and C of the LSTM's dc' = f dc + F dz_f + I dz_i + G dz_g, dh' = O dz_o + C dc'.
+    Numbers that the whole batch has in common are no number of one example."""
+    assert cost(cell, **SIZES).gradient.kept // (4 * B * T) == numbers
+
+
+@pytest.mark.parametrize(("cell", "numbers"), [(rnn(), H), (lstm(), 4 * H), (gru(reset_after=False), 0)], ids=repr)
+def test_gradients_to_preactivations_are_collected(cell, numbers):
+    """For one product with all inputs and states; a cell with a product in its equation adds them up in the loop."""
+    assert cost(cell, **SIZES).gradient.collected == 4 * B * T * numbers
 
 
 @pytest.mark.parametrize("name", ["rnn", "gru", "lru"])
 def test_what_is_kept_are_the_residuals_of_a_real_pullback(name):
-    """All arrays in a pullback of real numbers with both a time and a batch axis, of sizes that nothing else has."""
+    """All arrays in a pullback of real numbers with both a time and a batch axis, of sizes that nothing else has, but
+    for the zeros that the way back does not read: the input product of the inputs' own tangents."""
     B, T = 11, 13
     c = cost(MAKERS[name](), B=B, T=T, D=D, H=H)
     params = c.net.init(jax.random.key(0), D, H, 1)
     _, pullback = jax.vjp(lambda p: c.loss(p, jnp.ones((B, T, D), "float32")), params)
-    kept = [leaf.nbytes for leaf in jax.tree.leaves(pullback) if {B, T} <= set(leaf.shape)]
+    kept = [leaf.nbytes for leaf in jax.tree.leaves(pullback) if {B, T} <= set(leaf.shape) and leaf.any()]
     assert c.gradient.kept == sum(kept)
 
 
 @pytest.mark.parametrize("name", ["rnn", "lstm", "lru", "memory"])
 def test_activations_are_within_a_factor_of_xlas(name):
-    """No less than what is needed at one time, as inputs are not temporaries; no more than all of it twice, as each
-    array is there at most in the layout of the loop and in that of the products."""
+    """No less than what is needed at one time, as inputs are not temporaries; no more than half of it above."""
     c = cost(MAKERS[name](), **SIZES)
-    assert c.gradient.least - c.memory.inputs <= c.xla_gradient <= 2 * c.gradient.least
+    assert c.gradient.least - c.memory.inputs <= c.xla_gradient <= 1.5 * c.gradient.least
     assert c.xla_forward < c.xla_gradient
 
 
 def test_activations_of_a_stack_are_within_a_factor_of_xlas():
-    """The layers below are kept as well, in both directions."""
+    """The layers below are kept as well, in both directions, and more than one loop's gradients are there at once."""
     c = cost(gru(), **SIZES, layers=2, bidirectional=True)
-    assert c.gradient.least - c.memory.inputs <= c.xla_gradient <= 2 * c.gradient.least
+    assert c.gradient.least - c.memory.inputs <= c.xla_gradient <= 1.8 * c.gradient.least
 
 
 def test_activations_cross_the_fixed_memory():

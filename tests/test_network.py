@@ -1,5 +1,7 @@
 """Networks: every input, every readout, and their doors."""
 
+from functools import partial
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from seqjax.losses import cross_entropy
 
 T, B, D, H, K = 5, 3, 4, 6, 2
 TOKENS = jax.random.randint(jax.random.key(1), (B, T), 0, D)
+XS = jax.random.normal(jax.random.key(2), (B, T, D))
 LENGTHS = jnp.array([T, 2, 0])
 
 
@@ -67,6 +70,22 @@ def test_one_sequence_is_a_batch_of_one():
     chex.assert_trees_all_close((one.every, one.last), (many.every[0], many.last[0]), atol=1e-12)
 
 
+@pytest.mark.parametrize("engine", [{"evaluator": "scan"}, {"chunk": 2}], ids=str)
+def test_the_engine_is_the_bodys(engine):
+    """Under the same name, as results are the same to rounding: outputs, and gradients to params and states."""
+    (net, params), (other, _) = build(), build(**engine)
+    assert other is not net
+    assert other.name == net.name
+
+    @partial(jax.jit, static_argnums=0)
+    def run(net):
+        profile = seqjax.gradient_profile(net, params, XS, jnp.zeros(B, int), lengths=LENGTHS)
+        loss = jax.value_and_grad(lambda p: jnp.square(net.apply(p, XS, lengths=LENGTHS).last).sum())
+        return loss(params), jnp.nan_to_num(profile.whole)
+
+    chex.assert_trees_all_close(run(other), run(net), atol=1e-10)
+
+
 @pytest.mark.parametrize("junk", [-1, 10**6])
 def test_tokens_in_the_padding_never_matter(junk):
     """Values and gradients, whatever stands there."""
@@ -108,6 +127,9 @@ def test_sizes_live_in_the_params():
     [
         (lambda: seqjax.network(seqjax.gru(), inputs="words"), "inputs must be one of"),
         (lambda: seqjax.network(seqjax.gru(), readout="first"), "readout must be one of"),
+        (lambda: seqjax.network(seqjax.gru(), evaluator="fast"), "evaluator must be one of"),
+        (lambda: seqjax.network(seqjax.gru(), evaluator="associative"), 'evaluator "associative" needs'),
+        (lambda: seqjax.network(seqjax.gru(), chunk=0), "chunk must be"),
         (lambda: seqjax.network(seqjax.gru(), inputs="embedding"), "embedding"),
         (lambda: seqjax.network(seqjax.gru(), embedding=3), "embedding"),
         (lambda: build()[0].init(jax.random.key(0), 0, H, K), "D must be"),

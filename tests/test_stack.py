@@ -31,6 +31,7 @@ from oracle import (
 from seqjax import Recipe, gradient_profile, gru, init_stack, lstm, network, rnn, tasks, train, unroll_stack
 
 LSTM, XS, MASK = lstm(), random_xs(), random_mask()
+RESET = random_mask(seed=1)
 both_kinds = pytest.mark.parametrize("bidirectional", [False, True], ids=["forward", "bidirectional"])
 few = settings(max_examples=10, deadline=None, derandomize=True, database=None)
 flags = arrays(bool, (B, T))
@@ -198,6 +199,38 @@ def test_states_that_do_not_fit_are_refused():
         unroll_stack(LSTM, params, XS, state=(*states[:3], jax.tree.map(lambda a: a[:, 1:], states[3])))
     with pytest.raises(ValueError, match="state"):
         unroll_stack(LSTM, params, XS, state=(*states[:3], states[3].h))
+
+
+@pytest.mark.parametrize("engine", [{"evaluator": "scan"}, {"evaluator": "newton"}, {"chunk": 2}], ids=str)
+def test_the_way_the_steps_are_taken_changes_rounding_alone(engine):
+    """Of two layers in both directions, with holes and resets: outputs, states, gradients of params and inputs."""
+    params, states = random_stack(), random_states(random_stack())
+
+    @partial(jax.jit, static_argnames=("evaluator", "chunk"))
+    def run(params, xs, **engine):
+        def loss(params, xs):
+            stack = unroll_stack(LSTM, params, xs, mask=MASK, reset=RESET, state=states, **engine)
+            return generic((stack.ys, stack.final)), (stack.ys, stack.final)
+
+        return jax.grad(loss, (0, 1), has_aux=True)(params, xs)
+
+    close(run(params, XS, **engine), run(params, XS), 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        ({"evaluator": "fast"}, "evaluator must be one of"),
+        ({"evaluator": "associative"}, "needs a cell with coefficients"),
+        ({"chunk": 0}, "chunk must be"),
+        ({"evaluator": "newton", "chunk": 2}, "chunk cuts a scan"),
+    ],
+    ids=str,
+)
+def test_bad_ways_to_take_the_steps_are_refused(engine, message):
+    """As by `unroll`."""
+    with pytest.raises(ValueError, match=message):
+        unroll_stack(LSTM, random_stack(), XS, **engine)
 
 
 @both_kinds

@@ -69,6 +69,14 @@ def test_evaluation_has_no_noise():
     close(outputs(net, params, XS), (final, last), 1e-12)
 
 
+@pytest.mark.parametrize("engine", [{"evaluator": "newton"}, {"chunk": 2}], ids=str)
+def test_a_step_is_a_step_under_every_evaluator(engine):
+    """The same numbers, bit by bit, from the program of the plain step."""
+    net, params = build(seqjax.lstm(), layers=2)
+    other, _ = build(seqjax.lstm(), layers=2, **engine)
+    same(outputs(other, params, XS), outputs(net, params, XS))
+
+
 def test_a_stream_goes_on_where_a_batch_ended():
     """From the final state of a prefix."""
     net, params = build(seqjax.lstm(), layers=2)

@@ -78,16 +78,20 @@ class Memory:
 
 @dataclass(frozen=True)
 class Gradient:
-    """Bytes of activations that the gradient of a loss to the params takes: more than states, as gates are kept too."""
+    """Bytes of activations that the gradient of a loss to the params takes, where the engine keeps every step.
 
-    kept: int  # by autodiff for the way back, inputs and outputs included
-    projected: int  # projected inputs of the widest layer, the gradient to which is collected on the way
+    More than states: of each step's equation the way back reads the linear map as well. Of an LSTM those are 6 numbers
+    a unit, beside the state before, its input and its output; of a tanh unit it is 1 number.
+    """
+
+    kept: int  # for the way back, inputs and outputs included
+    collected: int  # what one loop on the way back makes for all steps: gradients to pre-activations, or to its inputs
 
     @property
     def least(self) -> int:
-        """What is needed at one time, when the way back ends.
+        """What is needed at one time, when the largest loop on the way back ends.
 
-        XLA's temporaries on CPU in float32 are one to two times as much, some arrays being there in two layouts. With a
-        readout of many classes they are up to three times, as several arrays of the size of the logits are there.
+        XLA's temporaries on CPU in float32 are 1.00 to 1.25 times as much in one layer, and up to 1.8 times in three or
+        in both directions. A readout adds three arrays of the size of the logits, of which one is counted here.
         """
-        return self.kept + self.projected
+        return self.kept + self.collected

@@ -12,6 +12,7 @@ from jax import Array
 from seqjax.core import Cell, require_sizes
 from seqjax.cost.counts import Gradient, Memory, MultiplyAdds, Parameters
 from seqjax.cost.products import work_of
+from seqjax.cost.way_back import bytes_read, bytes_stacked, way_back
 from seqjax.losses import cross_entropy
 from seqjax.network import Network, NetworkParams, Output, network
 
@@ -109,10 +110,11 @@ class Cost:
 
     @cached_property
     def gradient(self) -> Gradient:
-        """Bytes that the gradient takes, as autodiff has it."""
+        """Bytes that the gradient takes. Two lengths differ by what is there for every step: weights cancel."""
+        shorter, longer = (way_back(self.loss, self.params, self.batch(T)) for T in (2, 3))
         return Gradient(
-            kept=self.T * (self.residuals(3) - self.residuals(2)),
-            projected=max(bytes_of(trace.us) for trace in self.output.body.traces),
+            kept=self.T * (bytes_read(longer) - bytes_read(shorter)),
+            collected=self.T * (bytes_stacked(longer) - bytes_stacked(shorter)),
         )
 
     @cached_property
@@ -144,11 +146,6 @@ class Cost:
         ys = self.outputs(params, xs)
         return cross_entropy(ys, jnp.zeros(ys.shape[:2], int)) if self.K else jnp.square(ys).sum() / 2
 
-    def residuals(self, T: int) -> int:
-        """Bytes held by the pullback of the loss. Two lengths differ by what is kept of the steps: weights cancel."""
-        pullback = jax.eval_shape(lambda p, xs: jax.vjp(lambda q: self.loss(q, xs), p)[1], self.params, self.batch(T))
-        return bytes_of(pullback)
-
     def __str__(self) -> str:
         return "\n".join(f"{row['cost']:45} {row['amount']:>18}" for row in self.table())
 
@@ -170,7 +167,7 @@ class Cost:
             "inputs": b.inputs,
             "states": b.states,
             "logits": b.logits,
-            "kept by autodiff": g.kept,
+            "kept for the way back": g.kept,
             "needed for a gradient, at least": g.least,
         }
         rows = [(what, f"{count:,}") for what, count in counts.items()]

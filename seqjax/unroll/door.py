@@ -34,12 +34,10 @@ def unroll(
     state      where to start from, such as `trace.final` of the part before; None is the cell's own start
     reverse    scan from each row's own last valid step back to the first
     reset      [T] or [B, T] booleans: put the state back to the cell's own start before a flagged (valid) step
-    evaluator  how the steps are taken, which changes rounding alone. "auto" is "hoisted", the fastest, for every cell
-               whose `update` is free of matrix products, and "scan", a plain `lax.scan`, for the others. Opt-in, for
-               accelerators: "associative" for cells with `coefficients`, and "newton" and "quasi-newton" for dynamics
-               that contract (see `seqjax.parallel`); trace.converged and trace.iterations say how they fared
-    chunk      the way back of a gradient keeps one state every so many steps and takes the steps again: memory falls to
-               about √T for a third more time. None keeps all, unless that would be more than 2 GiB
+    evaluator  "auto" is "hoisted" where a cell fits, else "scan", a plain scan; opt-in for accelerators: "associative"
+               for cells with `coefficients`, "newton" and "quasi-newton" (see `seqjax.parallel`)
+    chunk      steps between two states that a gradient keeps, from which it takes the steps again: less memory for a
+               third more time; None keeps every step, unless that takes more than 2 GiB
     The state is carried in float32 or wider, whatever the dtype of the params. Raises ValueError for wrong shapes or
     dtypes, for an evaluator that the cell does not have, and, where values can be looked at (not inside jit), for
     lengths outside 0..T and NaN or infinity in valid steps.

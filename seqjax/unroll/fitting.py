@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend.core import Jaxpr, jaxprs_in_params
 
 from seqjax.core import Cell, Params, State
@@ -25,6 +26,18 @@ def holds_product(jaxpr: Jaxpr) -> bool:
     return any(
         eqn.primitive.name in PRODUCTS or any(map(holds_product, jaxprs_in_params(eqn.params))) for eqn in jaxpr.eqns
     )
+
+
+def fits(cell: Cell, params: Params, state: State, u: Any, a: Any) -> bool:
+    """Whether a cell has a recurrent product to take out of the loop, and an `update` whose linear map is one of
+    numbers: it reads no matrix of the params, has no product of matrices, and no integers go through it."""
+    jaxpr = equation_of(cell, params, state, u, a)
+    leaves = jax.tree.leaves(params)
+    matrices = [variable for variable, leaf in zip(jaxpr.invars, leaves, strict=False) if leaf.ndim > 1]
+    read = [variable for eqn in jaxpr.eqns for variable in eqn.invars] + list(jaxpr.outvars)
+    real = all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((params, state, u, a)))
+    unread = not any(variable is other for variable in matrices for other in read)
+    return bool(jax.tree.leaves(a)) and real and unread and not holds_product(jaxpr)
 
 
 def reads_sum(jaxpr: Jaxpr, u: Any, a: Any) -> bool:

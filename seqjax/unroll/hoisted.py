@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax import gated
 from seqjax.core import Cell, State
+from seqjax.gated import joined, project, recur
 from seqjax.unroll.batching import batch_size, over_batch, over_time, over_vectors, vectors
 from seqjax.unroll.fitting import equation_of, reads_sum
 from seqjax.unroll.linear import multiplied_out
@@ -67,15 +67,16 @@ def parts_of(cell: Cell, ahead: bool, fixed: Fixed, first: State, drive: Drive) 
         return u, product(cell, params, fixed.factor, state)
 
     u, a = jax.eval_shape(pair, given, first)
+    equation = over_vectors(cell.update, params)
     if not reads_sum(equation_of(cell, params, first, u, a), u, a):
-        return Parts(pair, over_vectors(cell.update, params), summed=False)
+        return Parts(pair, equation, summed=False)
 
-    def update(params: Any, state: State, z: Array) -> State:
-        return cell.update(params, state, z, 0.0)
+    def update(own: list[Array], state: State, z: Array) -> State:
+        return equation(own, state, z, jnp.zeros_like(z))
 
-    together = not ahead and cell.project is gated.project and cell.recur is gated.recur
+    together = not ahead and cell.project is project and cell.recur is recur
     if together and len({w.dtype for w in (params.W_ih, params.W_hh, given, first.h)}) == 1:
-        W, b = gated.joined(params)
+        W, b = joined(params)
 
         def z(given: Array, state: State) -> tuple[Array]:
             product = W @ jnp.concatenate([given, dropping(fixed.factor, state).h])
@@ -86,7 +87,7 @@ def parts_of(cell: Cell, ahead: bool, fixed: Fixed, first: State, drive: Drive) 
         def z(given: Any, state: State) -> tuple[Array]:
             return (jnp.add(*pair(given, state)),)
 
-    return Parts(z, over_vectors(update, params), summed=True)
+    return Parts(z, update, summed=True)
 
 
 def rule(cell: Cell, ahead: bool, reverse: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
@@ -136,9 +137,8 @@ def forth(parts: Parts, reverse: bool, fixed: Fixed, first: State, drive: Drive)
 def added(cell: Cell, ahead: bool, at: Any, by: Any) -> tuple[Any, Any]:
     """(q_u, q_a): what the tangents of params and inputs add to u and a, for all t at once."""
     (fixed, drive, used), (dfixed, ddrive) = at, by
-    recur = over_time(cell.recur)
     states = used if fixed.factor is None else jax.vmap(partial(dropping, fixed.factor))(used)
-    q_a = jax.jvp(lambda p: recur(p, states), (fixed.params,), (dfixed.params,))[1]
+    q_a = jax.jvp(lambda p: over_time(cell.recur)(p, states), (fixed.params,), (dfixed.params,))[1]
     if ahead:
         return ddrive.given, q_a
     primals, tangents = (fixed.params, drive.given), (dfixed.params, ddrive.given)
@@ -147,7 +147,7 @@ def added(cell: Cell, ahead: bool, at: Any, by: Any) -> tuple[Any, Any]:
 
 def pushing(cell: Cell, fixed: Fixed) -> Callable[[State, State], Any]:
     """(state, its tangent) -> the tangent of a: W dh, so written that its transpose is a product with Wᵀ as it lies."""
-    if cell.recur is not gated.recur:
+    if cell.recur is not recur:
         a = partial(product, cell, fixed.params, fixed.factor)
         return lambda state, dstate: jax.jvp(a, (state,), (dstate,))[1]
     W_T = jax.lax.optimization_barrier(fixed.params.W_hh.T)  # without a barrier XLA folds it into every step's product

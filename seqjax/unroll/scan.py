@@ -14,7 +14,7 @@ from seqjax.core import Cell, Params, State, at_least_float32
 from seqjax.dropout import Noise
 from seqjax.unroll.at_once import ALL_AT_ONCE, all_at_once
 from seqjax.unroll.batching import over_batch, over_time, start
-from seqjax.unroll.fitting import equation_of, holds_product
+from seqjax.unroll.fitting import fits
 from seqjax.unroll.hoisted import hoisted
 from seqjax.unroll.plain import plain
 from seqjax.unroll.stepping import Drive, Fixed, before, product, step
@@ -90,23 +90,22 @@ def widen(cell: Cell, fixed: Fixed, state: State, us: Any) -> State:
 
 
 def in_turn(cell: Cell, evaluator: str, reverse: bool, fixed: Fixed, first: State, drive: Drive) -> tuple[State, State]:
-    """Step after step: (final, after).
+    """Step after step: (final, after). ValueError for "hoisted" and a cell that does not fit.
 
     On a CPU inputs are projected in the loop, where they are at hand when they are used; ahead of it, in one product,
     on accelerators, where a product is the faster the larger it is.
     """
-    way = hoisted if evaluator == "hoisted" or (evaluator == "auto" and fits(cell, fixed, first, drive)) else plain
-    ahead = jax.default_backend() != "cpu"
-    drive = replace(drive, given=over_time(cell.project)(fixed.params, drive.given)) if ahead else drive
-    return way(cell, ahead, reverse, fixed, first, drive)
-
-
-def fits(cell: Cell, fixed: Fixed, first: State, drive: Drive) -> bool:
-    """Whether the equation is free of products, whose matrices the hoisted way would keep at every step."""
     x = jax.ShapeDtypeStruct(drive.given.shape[1:], drive.given.dtype)
     u = jax.eval_shape(over_batch(cell.project), fixed.params, x)
     a = jax.eval_shape(partial(product, cell), fixed.params, fixed.factor, first)
-    return not holds_product(equation_of(cell, fixed.params, first, u, a))
+    fast = evaluator != "scan" and fits(cell, fixed.params, first, u, a)
+    if evaluator == "hoisted" and not fast:
+        raise ValueError(
+            f'evaluator "hoisted" needs a `recur`, and no matrix in `update`: not so {cell.name!r}, use "auto"'
+        )
+    ahead = jax.default_backend() != "cpu"
+    drive = replace(drive, given=over_time(cell.project)(fixed.params, drive.given)) if ahead else drive
+    return (hoisted if fast else plain)(cell, ahead, reverse, fixed, first, drive)
 
 
 def chunk_for(first: State, us: Any, T: int) -> int:
