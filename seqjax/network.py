@@ -71,7 +71,7 @@ class Network:
     inputs: str  # one of INPUTS
     readout: str  # one of READOUTS
     init: Callable[[Array, int, int, int], NetworkParams]  # (key, D, H, K) -> params
-    forward: Callable[..., Output]  # (params, xs, mask, perturb, options) -> Output, time first and batch last
+    forward: Callable[..., Output]  # (params, xs, mask, perturb, ...) -> Output, time first and batch last
     dropout: Dropout | None = None
 
     def __repr__(self) -> str:
@@ -186,13 +186,19 @@ def forward(
     xs: Array,
     mask: Array | None = None,
     perturb: Any = None,
-    **options: Any,
+    key: Array | None = None,
+    state: Any = None,
+    evaluator: str | None = None,
 ) -> Output:
-    """One pass in the inside layout, xs [T, D, B] or tokens [T, B]; `perturb` and options as for `scan_stack`."""
+    """One pass in the inside layout, xs [T, D, B] or tokens [T, B]; the rest as for `scan_stack`.
+
+    `evaluator` takes the place of the network's own.
+    """
     if inputs != "vector":
         tokens = xs if mask is None else jnp.where(mask, xs, 0)
         xs = encode(params, tokens)
-    trace = body(params.body, xs, mask=mask, perturb=perturb, **options)
+    body = body if evaluator is None else partial(body, evaluator=evaluator)
+    trace = body(params.body, xs, state, mask, perturb=perturb, key=key)
     every = None if readout == "last" else jax.vmap(partial(affine, params.head))(trace.ys)
     last = None if readout == "every" else affine(params.head, summary(cell, params.body, trace, residual))
     return Output(every, last, trace)

@@ -62,8 +62,8 @@ def scan(
     dropout drew.
     """
     xs = xs if mask is None else jnp.where(mask[:, None], xs, 0)
+    origin = start(cell, params, xs.shape[-1])  # first, as it refuses another cell's params
     us = over_time(cell.project)(params, xs)
-    origin = start(cell, params, xs.shape[-1])
     flags = reset if mask is None or reset is None else reset & mask
     fresh = flags if mask is None else (~mask if flags is None else flags | ~mask)
     factor, hold = (None, None) if noise is None else (noise.factor, noise.hold)
