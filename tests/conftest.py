@@ -10,6 +10,7 @@ from unittest.mock import patch
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # the tests run side by side already
 
 import jax
+import pytest
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -17,3 +18,10 @@ jax.config.update("jax_num_cpu_devices", 2)
 flags = os.environ.get("XLA_FLAGS", "")
 with patch.dict(os.environ, XLA_FLAGS=f"{flags} --xla_backend_optimization_level=0"):
     jax.devices()  # XLA reads its flags once, here
+
+
+@pytest.fixture(scope="module", autouse=True)
+def programs():
+    """Drop the compiled programs of every module: each is mapped into memory in pieces, and Linux counts those."""
+    yield
+    jax.clear_caches()
