@@ -61,8 +61,8 @@ def recur(params: Affine, state: Any) -> Array:
 
 def joined(params: Affine) -> tuple[Array, Array | None]:
     """(W, b) with u + a = W [x; h] + b: [G*H, D+H] and [G*H], or None without biases."""
-    biases = [b for b in (params.b_ih if params.gain is None else None, params.b_hh) if b is not None]
-    return jnp.concatenate([params.W_ih, params.W_hh], axis=1), sum(biases[1:], biases[0]) if biases else None
+    W, b_ih = jnp.concatenate([params.W_ih, params.W_hh], axis=1), params.b_ih if params.gain is None else None
+    return W, b_ih if params.b_hh is None else plus(params.b_hh, b_ih)
 
 
 def no_product(params: Affine, state: Any) -> tuple[()]:

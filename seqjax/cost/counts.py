@@ -85,7 +85,7 @@ class Gradient:
     """
 
     kept: int  # for the way back, inputs and outputs included
-    collected: int  # what one loop on the way back makes for all steps: gradients to pre-activations, or to its inputs
+    collected: int  # what one loop on the way back makes for many steps: gradients to pre-activations, or to its inputs
 
     @property
     def least(self) -> int:

@@ -110,12 +110,10 @@ class Cost:
 
     @cached_property
     def gradient(self) -> Gradient:
-        """Bytes that the gradient takes. Two lengths differ by what is there for every step: weights cancel."""
-        shorter, longer = (way_back(self.loss, self.params, self.batch(T)) for T in (2, 3))
-        return Gradient(
-            kept=self.T * (bytes_read(longer) - bytes_read(shorter)),
-            collected=self.T * (bytes_stacked(longer) - bytes_stacked(shorter)),
-        )
+        """Bytes that the gradient takes. What it reads at two lengths differs by what is there for every step: weights
+        cancel."""
+        shorter, longer, whole = (way_back(self.loss, self.params, self.batch(T)) for T in (2, 3, self.T))
+        return Gradient(self.T * (bytes_read(longer) - bytes_read(shorter)), bytes_stacked(whole))
 
     @cached_property
     def xla_forward(self) -> int:

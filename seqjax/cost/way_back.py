@@ -1,4 +1,4 @@
-"""What the way back of a gradient reads, and what it makes for all steps before it can go on, read off its jaxpr."""
+"""What the way back of a gradient reads, and what it makes for many steps before it can go on, read off its jaxpr."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

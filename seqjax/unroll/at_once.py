@@ -31,7 +31,7 @@ def all_at_once(
         diagonal=evaluator == "quasi-newton",
         reverse=reverse,
     )
-    return found.final, found.after, *(jnp.broadcast_to(a, B) for a in (found.converged, found.iterations))
+    return found.final, found.after, jnp.broadcast_to(found.converged, B), jnp.broadcast_to(found.iterations, B)
 
 
 def total_coefficients(cell: Cell, fixed: Fixed, first: State, drive: Drive) -> tuple[State, State]:
@@ -39,7 +39,8 @@ def total_coefficients(cell: Cell, fixed: Fixed, first: State, drive: Drive) -> 
 
     A step is linear in the state, element by element: its decay is what it makes of ones without a write.
     """
-    decays, writes = over_time(cell.coefficients)(fixed.params, drive.given)
+    coefficients: Any = cell.coefficients  # there, as the door has seen
+    decays, writes = over_time(coefficients)(fixed.params, drive.given)
     nothing = jax.tree.map(jnp.zeros_like, first)
     ones = jax.tree.map(one, first, is_leaf=lambda field: isinstance(field, Complex))
 

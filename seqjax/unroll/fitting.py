@@ -38,15 +38,3 @@ def fits(cell: Cell, params: Params, state: State, u: Any, a: Any) -> bool:
     real = all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in jax.tree.leaves((params, state, u, a)))
     unread = not any(variable is other for variable in matrices for other in read)
     return bool(jax.tree.leaves(a)) and real and unread and not holds_product(jaxpr)
-
-
-def reads_sum(jaxpr: Jaxpr, u: Any, a: Any) -> bool:
-    """Whether the arguments u and a, one array each, are read in u + a and nowhere else."""
-    if not len(jax.tree.leaves(u)) == len(jax.tree.leaves(a)) == 1:
-        return False
-    pair = jaxpr.invars[-2:]
-    readers = [eqn for eqn in jaxpr.eqns if any(v in pair for v in eqn.invars if not hasattr(v, "val"))]
-    shown = any(v in pair for v in jaxpr.outvars if not hasattr(v, "val"))
-    return (
-        len(readers) == 1 and readers[0].primitive.name == "add" and set(readers[0].invars) == set(pair) and not shown
-    )

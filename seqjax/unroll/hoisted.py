@@ -18,12 +18,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import Cell, State
+from seqjax.core import Cell, Params, State
 from seqjax.gated import joined, project, recur
-from seqjax.unroll.batching import batch_size, over_batch, over_time, over_vectors, vectors
-from seqjax.unroll.fitting import equation_of, reads_sum
+from seqjax.unroll.batching import batch_size, is_vector, over_batch, over_time, over_vectors, vectors
+from seqjax.unroll.blocks import in_blocks
+from seqjax.unroll.fitting import equation_of
 from seqjax.unroll.linear import multiplied_out
+from seqjax.unroll.meeting import Meeting, meeting_of
 from seqjax.unroll.stepping import Drive, Fixed, around, before, dropping, product
+
+BLOCK = 10  # steps
+FEW = 3 * 2**17  # bytes of weights
 
 
 def hoisted(cell: Cell, ahead: bool, reverse: bool, fixed: Fixed, first: State, drive: Drive) -> tuple[State, State]:
@@ -53,9 +58,10 @@ def with_rule(cell: Cell, ahead: bool, reverse: bool) -> Callable[[Fixed, State,
 class Parts:
     """A cell's step of a batch, as the loop takes it: the products, and the equation of what they give."""
 
-    z: Callable[[Any, State], tuple[Any, ...]]  # (given, state) -> (u + a,) where that sum is all it reads, else (u, a)
+    z: Callable[[Any, State], tuple[Any, ...]]  # (given, state) -> z
     update: Callable[..., State]  # (vectors of the params, state, *z) -> state
-    summed: bool  # whether z is a sum
+    meeting: Meeting
+    u: Any  # its shape
 
 
 def parts_of(cell: Cell, ahead: bool, fixed: Fixed, first: State, drive: Drive) -> Parts:
@@ -67,27 +73,24 @@ def parts_of(cell: Cell, ahead: bool, fixed: Fixed, first: State, drive: Drive) 
         return u, product(cell, params, fixed.factor, state)
 
     u, a = jax.eval_shape(pair, given, first)
-    equation = over_vectors(cell.update, params)
-    if not reads_sum(equation_of(cell, params, first, u, a), u, a):
-        return Parts(pair, equation, summed=False)
+    equation, meeting = over_vectors(cell.update, params), meeting_of(equation_of(cell, params, first, u, a), u, a)
 
-    def update(own: list[Array], state: State, z: Array) -> State:
-        return equation(own, state, z, jnp.zeros_like(z))
+    def update(own: list[Array], state: State, *z: Any) -> State:
+        return equation(own, state, *meeting.apart(z))
 
-    together = not ahead and cell.project is project and cell.recur is recur
-    if together and len({w.dtype for w in (params.W_ih, params.W_hh, given, first.h)}) == 1:
-        W, b = joined(params)
+    def two_products(given: Any, state: State) -> tuple[Any, ...]:
+        return meeting.z(*pair(given, state))
 
-        def z(given: Array, state: State) -> tuple[Array]:
-            product = W @ jnp.concatenate([given, dropping(fixed.factor, state).h])
-            return (product if b is None else product + b[:, None],)
+    joinable = all(meeting.summed) and not ahead and cell.project is project and cell.recur is recur
+    if not joinable or len({w.dtype for w in (params.W_ih, params.W_hh, given, first.h)}) > 1:
+        return Parts(two_products, update, meeting, u)
+    W, b = joined(params)
 
-    else:
+    def one_product(given: Array, state: State) -> tuple[Array]:
+        z = W @ jnp.concatenate([given, dropping(fixed.factor, state).h])
+        return (z if b is None else z + b[:, None],)
 
-        def z(given: Any, state: State) -> tuple[Array]:
-            return (jnp.add(*pair(given, state)),)
-
-    return Parts(z, update, summed=True)
+    return Parts(one_product, update, meeting, u)
 
 
 def rule(cell: Cell, ahead: bool, reverse: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
@@ -97,21 +100,37 @@ def rule(cell: Cell, ahead: bool, reverse: bool, primals: Any, tangents: Any) ->
     parts, B = parts_of(cell, ahead, fixed, first, drive), batch_size(first)
     (final, after), maps = forth(parts, reverse, fixed, first, drive)
     used = before(fixed, first, after, drive.fresh, reverse)
-    q = added(cell, ahead, (fixed, drive, used), (dfixed, ddrive))
-    q = (jax.tree.map(jnp.add, *q),) if parts.summed else q
     own, push = vectors(dfixed.params, B), pushing(cell, fixed)
 
+    no_u = jax.tree.map(jnp.zeros_like, parts.u)
+
     def body(dstate: State, each: Any) -> tuple[State, State]:
-        surroundings, linear, state, (*q_u, q_a) = each
+        surroundings, linear, state, q = each
 
         def equation(ds: State) -> State:
-            return linear(own, ds, *q_u, jax.tree.map(jnp.add, q_a, push(state, ds)))
+            return linear(own, ds, *jax.tree.map(jnp.add, q, parts.meeting.z(no_u, push(state, ds))))
 
         dstate = around(surroundings, dfixed.origin, dstate, equation)
         return dstate, dstate
 
-    surroundings = replace(drive, given=None, nudge=ddrive.nudge)
-    return (final, after), jax.lax.scan(body, dfirst, (surroundings, maps, used, q), reverse=reverse)
+    def block(dstate: State, part: Any) -> tuple[State, State]:
+        drive, dgiven, dnudge, maps, used = part
+        q = driving(cell, ahead, parts.meeting, (fixed, drive.given, used), (dfixed, dgiven))
+        return jax.lax.scan(body, dstate, (replace(drive, given=None, nudge=dnudge), maps, used, q), reverse=reverse)
+
+    everything = (drive, ddrive.given, ddrive.nudge, maps, used)
+    return (final, after), in_blocks(block, block_for(fixed.params, maps, after, ahead), reverse, dfirst, everything)
+
+
+def block_for(params: Params, maps: Any, after: State, ahead: bool) -> int | None:
+    """Steps at a time whose part in the weight gradients is one product; None is all of them, the fastest product.
+
+    Where the weights are few and the linear maps are more than the states, moving numbers weighs more than products,
+    and is faster among those that are still in the cache.
+    """
+    weights = sum(p.size * p.dtype.itemsize for p in jax.tree.leaves(params) if not is_vector(p))
+    moved, states = (sum(a.size for a in jax.tree.leaves(tree)) for tree in (maps, after))
+    return BLOCK if not ahead and weights <= FEW and moved > states else None
 
 
 def forth(parts: Parts, reverse: bool, fixed: Fixed, first: State, drive: Drive) -> tuple[Any, Any]:
@@ -134,14 +153,37 @@ def forth(parts: Parts, reverse: bool, fixed: Fixed, first: State, drive: Drive)
     return (final, after), maps
 
 
+def driving(cell: Cell, ahead: bool, meeting: Meeting, at: Any, by: Any) -> tuple[Any, ...]:
+    """What the tangents of params and inputs add to z, for many t at once.
+
+    Where a gated cell sums some gates alone, its weights are taken apart, so that their gradients need no array of
+    all gates.
+    """
+    if ahead or not meeting.mixed or cell.project is not project or cell.recur is not recur:
+        return meeting.z(*added(cell, ahead, at, by))
+    (fixed, given, used), (dfixed, dgiven) = at, by
+    some, others = (
+        added(cell, ahead, (replace(fixed, params=p), given, used), (replace(dfixed, params=dp), dgiven))
+        for p, dp in zip(sorted_params(meeting, fixed.params), sorted_params(meeting, dfixed.params), strict=True)
+    )
+    return jnp.add(*some), *others
+
+
+def sorted_params(meeting: Meeting, params: Params) -> tuple[Params, Params]:
+    """The weights of the gates that are summed, and of the others."""
+    leaves, tree = jax.tree.flatten(params)
+    some, others = zip(*map(meeting.sorted, leaves), strict=True)
+    return tree.unflatten(some), tree.unflatten(others)
+
+
 def added(cell: Cell, ahead: bool, at: Any, by: Any) -> tuple[Any, Any]:
-    """(q_u, q_a): what the tangents of params and inputs add to u and a, for all t at once."""
-    (fixed, drive, used), (dfixed, ddrive) = at, by
+    """(q_u, q_a): what the tangents of params and inputs add to u and a, for many t at once."""
+    (fixed, given, used), (dfixed, dgiven) = at, by
     states = used if fixed.factor is None else jax.vmap(partial(dropping, fixed.factor))(used)
     q_a = jax.jvp(lambda p: over_time(cell.recur)(p, states), (fixed.params,), (dfixed.params,))[1]
     if ahead:
-        return ddrive.given, q_a
-    primals, tangents = (fixed.params, drive.given), (dfixed.params, ddrive.given)
+        return dgiven, q_a
+    primals, tangents = (fixed.params, given), (dfixed.params, dgiven)
     return jax.jvp(over_time(cell.project), primals, tangents)[1], q_a
 
 

@@ -1,7 +1,6 @@
 """The engine in the inside layout: every step of a recurrence, by the way that is asked for or that fits."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from seqjax.core import Cell, Params, State, at_least_float32
 from seqjax.dropout import Noise
 from seqjax.unroll.at_once import ALL_AT_ONCE, all_at_once
 from seqjax.unroll.batching import over_batch, over_time, start
+from seqjax.unroll.blocks import in_blocks
 from seqjax.unroll.fitting import fits
 from seqjax.unroll.hoisted import hoisted
 from seqjax.unroll.plain import plain
@@ -69,13 +69,14 @@ def scan(
     factor, hold = (None, None) if noise is None else (noise.factor, noise.hold)
     fixed, drive = Fixed(params, origin, factor), Drive(xs, mask, fresh, hold, perturb)
     first = widen(cell, fixed, origin if state is None else state, us)
-    news: tuple[Array, ...] = ()
+    news: list[Array] = []
     if evaluator in ALL_AT_ONCE:
         final, after, *news = all_at_once(evaluator, cell, reverse, fixed, first, replace(drive, given=us), flags)
     else:
-        run = partial(in_turn, cell, evaluator, reverse)
+        run: Any = partial(in_turn, cell, evaluator, reverse)
         size = chunk or chunk_for(first, us, xs.shape[0])
-        final, after = run(fixed, first, drive) if size >= len(xs) else chunked(run, size, reverse, fixed, first, drive)
+        run = run if size >= len(xs) else jax.checkpoint(run, prevent_cse=False)
+        final, after = in_blocks(partial(run, fixed), size, reverse, first, drive)
     ys = over_time(cell.read)(params, after)
     ys = ys if mask is None else jnp.where(mask[:, None], ys, 0)
     return Trace(us, before(fixed, first, after, flags, reverse), after, final, ys, mask, *news)
@@ -117,32 +118,3 @@ def chunk_for(first: State, us: Any, T: int) -> int:
     state = sum(s.size * s.dtype.itemsize for s in jax.tree.leaves(first))
     kept = state + 3 * sum(u.size * u.dtype.itemsize for u in jax.tree.leaves(us)) // max(T, 1)
     return T if T * kept <= BUDGET else math.ceil((T * state / kept) ** 0.5)
-
-
-def chunked(
-    run: Callable[[Fixed, State, Drive], tuple[State, State]],
-    size: int,
-    reverse: bool,
-    fixed: Fixed,
-    first: State,
-    drive: Drive,
-) -> tuple[State, State]:
-    """The same in chunks of so many steps, of which the way back keeps the first state and takes the steps again."""
-    T = jax.tree.leaves(drive.given)[0].shape[0]
-    whole = T - T % size
-    cut = jax.checkpoint(run, prevent_cse=False)
-
-    def body(state: State, part: Drive) -> tuple[State, State]:
-        return cut(fixed, state, part)
-
-    parts = jax.tree.map(lambda a: a[:whole].reshape(-1, size, *a.shape[1:]), drive)
-    rest = jax.tree.map(lambda a: a[whole:], drive)
-    if reverse and T % size:
-        first, last = cut(fixed, first, rest)
-    final, after = jax.lax.scan(body, first, parts, reverse=reverse)
-    after = jax.tree.map(lambda a: a.reshape(whole, *a.shape[2:]), after)
-    if not T % size:
-        return final, after
-    if not reverse:
-        final, last = cut(fixed, final, rest)
-    return final, jax.tree.map(lambda a, b: jnp.concatenate([a, b]), after, last)
