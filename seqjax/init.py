@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.custom_batching import sequential_vmap
 from jax.nn import initializers
 
 from seqjax.core import Affine, Cell, Params, factory
@@ -95,7 +96,23 @@ class Gaussian:
         W = jax.random.normal(key, (H, H), jnp.float32) * H**-0.5
         if self.variance is not None:
             return W * jnp.sqrt(self.variance)
-        return W * (self.sigma_max / jnp.linalg.norm(W, 2))
+        return W * (self.sigma_max / largest_singular_value(W))
+
+
+@sequential_vmap
+def largest_singular_value(W: Array) -> Array:
+    """σ_max of a matrix, of many one at a time.
+
+    LAPACK's kernels in JAX share a batch out among XLA's threads and wait for it on one of them: a few at a time can
+    wait for each other for ever.
+    """
+    return jnp.linalg.norm(W, 2)
+
+
+@sequential_vmap
+def orthogonal(like: Array, key: Array) -> Array:
+    """A random orthogonal matrix of the size of another, of many one at a time for the same reason."""
+    return initializers.orthogonal()(key, like.shape, like.dtype)
 
 
 @dataclass(frozen=True)
@@ -105,8 +122,7 @@ class Orthogonal:
     gain: float = 1.0
 
     def __call__(self, key: Array, cell: Cell, params: Affine) -> Affine:
-        draw = initializers.orthogonal()
-        return per_gate(key, cell, params, lambda k, H: self.gain * draw(k, (H, H), jnp.float32))
+        return per_gate(key, cell, params, lambda k, H: self.gain * orthogonal(jnp.empty((H, H), jnp.float32), k))
 
 
 @dataclass(frozen=True)

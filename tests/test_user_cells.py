@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax import Array
-from oracle import close, generic, random_mask, random_params, random_xs
+from oracle import H, close, generic, random_mask, random_params, random_xs
 
-from seqjax import rnn, unroll
-from seqjax.core import Hidden
+from seqjax import gru, rnn, unroll
+from seqjax.core import Affine, Hidden
 
 
 @jax.tree_util.register_dataclass
@@ -48,10 +48,8 @@ USERS = {
 }
 
 
-@pytest.mark.parametrize("cell", USERS.values(), ids=USERS.keys())
-def test_any_cell_of_a_user_has_the_gradients_of_the_plain_scan(cell):
-    """Whatever it does beyond what the contract says of a cell."""
-    params = jax.tree.map(lambda p: 0.5 * p, random_params(rnn()))
+def assert_plain(cell, params):
+    """The gradients of the fast engine are those of the plain scan."""
 
     def loss(evaluator, params, xs):
         trace = unroll(cell, params, xs, mask=random_mask(), reset=~random_mask(seed=8), evaluator=evaluator)
@@ -62,3 +60,28 @@ def test_any_cell_of_a_user_has_the_gradients_of_the_plain_scan(cell):
         for evaluator in ("auto", "scan")
     )
     close(got, want)
+
+
+@pytest.mark.parametrize("cell", USERS.values(), ids=USERS.keys())
+def test_any_cell_of_a_user_has_the_gradients_of_the_plain_scan(cell):
+    """Whatever it does beyond what the contract says of a cell."""
+    assert_plain(cell, jax.tree.map(lambda p: 0.5 * p, random_params(rnn())))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Scaled(Affine):
+    """Weights with a number of their own for every unit."""
+
+    scale: Array | None = None  # [H]
+
+
+def test_weights_that_the_products_do_not_know():
+    """A GRU whose state is scaled unit by unit."""
+    update = gru().update
+    cell = replace(
+        gru(),
+        start=lambda p: Hidden(jnp.zeros(p.scale.shape)),
+        update=lambda p, s, u, a: Hidden(p.scale * update(p, s, u, a).h),
+    )
+    assert_plain(cell, Scaled(**vars(random_params(gru())), scale=jnp.linspace(0.5, 0.9, H)))

@@ -74,7 +74,7 @@ def seconds_of(call: Call) -> float:
 
 
 def linen_program(cell: str, recipe: seqjax.Recipe, learning_rate: float) -> Callable[[Array], Any]:
-    """`jit(vmap(train))` of a linen model; keys [S] -> its params and losses [S, updates]."""
+    """`jit` of `vmap(train)` of a linen model; keys [S] -> its params and losses [S, updates]."""
     from experiments.benchmark.peers.linen import Last
 
     model, task = Last(cell, recipe.hidden, recipe.task.K), recipe.task
@@ -83,10 +83,10 @@ def linen_program(cell: str, recipe: seqjax.Recipe, learning_rate: float) -> Cal
     def inputs(batch: Any) -> Array:
         return jax.nn.one_hot(batch.xs, task.D)
 
-    def train(key: Array) -> Any:
-        start, data = jax.random.split(key)
-        params = model.init(start, inputs(task.draw(data, jnp.int32(0), recipe.batch)))
+    def start(key: Array) -> Any:
+        return model.init(key, inputs(task.draw(key, jnp.int32(0), recipe.batch)))
 
+    def train(params: Any, data: Array) -> Any:
         def update(state: Any, step: Array) -> Any:
             params, moments = state
             batch = task.draw(data, step, recipe.batch)
@@ -102,4 +102,9 @@ def linen_program(cell: str, recipe: seqjax.Recipe, learning_rate: float) -> Cal
         (params, _), losses = jax.lax.scan(update, (params, adam.init(params)), jnp.arange(recipe.updates))
         return params, losses
 
-    return jax.jit(jax.vmap(train))
+    def program(keys: Array) -> Any:
+        keys = jax.vmap(jax.random.split, out_axes=1)(keys)
+        # linen draws by QR, which can hang where a CPU does many at once: one seed at a time
+        return jax.vmap(train)(jax.lax.map(start, keys[0]), keys[1])
+
+    return jax.jit(program)

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import Cell, Params, State
+from seqjax.core import Affine, Cell, Params, State
 from seqjax.gated import joined, project, recur
 from seqjax.unroll.batching import batch_size, is_vector, over_batch, over_time, over_vectors, vectors
 from seqjax.unroll.blocks import in_blocks
@@ -100,9 +100,7 @@ def rule(cell: Cell, ahead: bool, reverse: bool, primals: Any, tangents: Any) ->
     parts, B = parts_of(cell, ahead, fixed, first, drive), batch_size(first)
     (final, after), maps = forth(parts, reverse, fixed, first, drive)
     used = before(fixed, first, after, drive.fresh, reverse)
-    own, push = vectors(dfixed.params, B), pushing(cell, fixed)
-
-    no_u = jax.tree.map(jnp.zeros_like, parts.u)
+    own, push, no_u = vectors(dfixed.params, B), pushing(cell, fixed), jax.tree.map(jnp.zeros_like, parts.u)
 
     def body(dstate: State, each: Any) -> tuple[State, State]:
         surroundings, linear, state, q = each
@@ -159,9 +157,10 @@ def driving(cell: Cell, ahead: bool, meeting: Meeting, at: Any, by: Any) -> tupl
     Where a gated cell sums some gates alone, its weights are taken apart, so that their gradients need no array of
     all gates.
     """
-    if ahead or not meeting.mixed or cell.project is not project or cell.recur is not recur:
-        return meeting.z(*added(cell, ahead, at, by))
     (fixed, given, used), (dfixed, dgiven) = at, by
+    affine = type(fixed.params) is Affine and cell.project is project and cell.recur is recur
+    if ahead or not affine or not meeting.mixed:
+        return meeting.z(*added(cell, ahead, at, by))
     some, others = (
         added(cell, ahead, (replace(fixed, params=p), given, used), (replace(dfixed, params=dp), dgiven))
         for p, dp in zip(sorted_params(meeting, fixed.params), sorted_params(meeting, dfixed.params), strict=True)
