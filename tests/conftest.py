@@ -1,7 +1,7 @@
 """Every test runs in float64, where silent broadcasting is an error, and so is a warning (pyproject.toml).
 
-Compiling takes most of a test's time, so XLA's backend does not optimise here. Processes that tests start, such as the
-experiments and the README's snippets, are as users have them.
+Compiling takes most of a test's time, so XLA's backend does not optimise here. Processes that tests start are as users
+have them, unless they say otherwise.
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Experiments as users run them, in float32, in processes of their own."""
+"""Experiments as users run them, in float32, in processes of their own, but for XLA's backend, which does not optimise:
+these runs compile far longer than they compute."""
 
 import json
 import os
@@ -23,8 +24,9 @@ TINY = ("--updates", "3", "--hidden", "4", "--examples", "20", "--seeds", "2")
 
 def call(*args, check=None):
     """`python -m experiments ...`; `check` is the expected exit code."""
+    env = os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
     done = subprocess.run(
-        [sys.executable, "-m", "experiments", *map(str, args)], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "experiments", *map(str, args)], cwd=ROOT, capture_output=True, text=True, env=env
     )
     assert check is None or done.returncode == check, done.stdout + done.stderr
     return done

@@ -3,7 +3,7 @@
 Source   this project's own targets (P1 to P5)
 Command  python -m experiments run benchmark
          (peers: pip install '.[bench]'; a missing one is listed as such, and never counted as beaten)
-Time     about 12 minutes on 2 CPU cores
+Time     about 15 minutes on 2 CPU cores
 Expect   LSTM and GRU at least level with the best peer at every size; a 16-seed sweep 4 times as fast as PyTorch's
          loop; a horizon probe at most 1.5 times a gradient; time in proportion to T
 
