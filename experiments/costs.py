@@ -5,7 +5,7 @@ Source   book, parameters and products (A19, A20, A24); lecture, parameters and 
 Command  python -m experiments run costs
 Time     about 1 minute on 2 CPU cores: XLA compiles the gradient of every cell, and runs none
 Expect   every figure but A20's, which has an output bias too many; activations reach the fixed memory at T = 64; XLA's
-         temporaries are 1.00 to 1.25 times what a gradient of the cells needs at the least
+         temporaries are 1.00 to 1.28 times what a gradient of the cells needs at the least
 """
 
 from dataclasses import dataclass

@@ -91,7 +91,7 @@ class Gradient:
     def least(self) -> int:
         """What is needed at one time, when the largest loop on the way back ends.
 
-        XLA's temporaries on CPU in float32 are 1.00 to 1.25 times as much in one layer, and up to 1.8 times in three or
+        XLA's temporaries on CPU in float32 are 1.00 to 1.28 times as much in one layer, and up to 1.8 times in three or
         in both directions. A readout adds three arrays of the size of the logits, of which one is counted here.
         """
         return self.kept + self.collected

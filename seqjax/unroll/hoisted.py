@@ -81,8 +81,8 @@ def parts_of(cell: Cell, ahead: bool, fixed: Fixed, first: State, drive: Drive) 
     def two_products(given: Any, state: State) -> tuple[Any, ...]:
         return meeting.z(*pair(given, state))
 
-    joinable = all(meeting.summed) and not ahead and cell.project is project and cell.recur is recur
-    if not joinable or len({w.dtype for w in (params.W_ih, params.W_hh, given, first.h)}) > 1:
+    gates = all(meeting.summed) and not ahead and cell.project is project and cell.recur is recur
+    if not gates or not joinable(params.W_ih, params.W_hh, given, first.h):
         return Parts(two_products, update, meeting, u)
     W, b = joined(params)
 
@@ -91,6 +91,11 @@ def parts_of(cell: Cell, ahead: bool, fixed: Fixed, first: State, drive: Drive) 
         return (z if b is None else z + b[:, None],)
 
     return Parts(one_product, update, meeting, u)
+
+
+def joinable(W_ih: Array, W_hh: Array, *operands: Any) -> bool:
+    """Whether one product is worth it: putting [x; h] together costs D + H numbers, and saves a sum of G*H."""
+    return len({w.dtype for w in (W_ih, W_hh, *operands)}) == 1 and len(W_ih) >= W_ih.shape[1] + W_hh.shape[1]
 
 
 def rule(cell: Cell, ahead: bool, reverse: bool, primals: Any, tangents: Any) -> tuple[Any, Any]:
