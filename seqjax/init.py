@@ -22,6 +22,10 @@ from seqjax.sequences import concrete
 
 Edit = Callable[[Array, Cell, Params], Params]
 
+# LAPACK's kernels in JAX share a batch of matrices out among XLA's threads and wait for it on one of them: a few at a
+# time can wait for each other for ever.
+one_at_a_time = sequential_vmap
+
 
 @factory
 def with_init(cell: Cell, *edits: Edit) -> Cell:
@@ -96,23 +100,7 @@ class Gaussian:
         W = jax.random.normal(key, (H, H), jnp.float32) * H**-0.5
         if self.variance is not None:
             return W * jnp.sqrt(self.variance)
-        return W * (self.sigma_max / largest_singular_value(W))
-
-
-@sequential_vmap
-def largest_singular_value(W: Array) -> Array:
-    """σ_max of a matrix, of many one at a time.
-
-    LAPACK's kernels in JAX share a batch out among XLA's threads and wait for it on one of them: a few at a time can
-    wait for each other for ever.
-    """
-    return jnp.linalg.norm(W, 2)
-
-
-@sequential_vmap
-def orthogonal(like: Array, key: Array) -> Array:
-    """A random orthogonal matrix of the size of another, of many one at a time for the same reason."""
-    return initializers.orthogonal()(key, like.shape, like.dtype)
+        return W * (self.sigma_max / one_at_a_time(lambda W: jnp.linalg.norm(W, 2))(W))
 
 
 @dataclass(frozen=True)
@@ -122,7 +110,12 @@ class Orthogonal:
     gain: float = 1.0
 
     def __call__(self, key: Array, cell: Cell, params: Affine) -> Affine:
-        return per_gate(key, cell, params, lambda k, H: self.gain * orthogonal(jnp.empty((H, H), jnp.float32), k))
+        return per_gate(key, cell, params, self.block)
+
+    def block(self, key: Array, H: int) -> Array:
+        """One gate's draw [H, H]."""
+        draw = initializers.orthogonal()
+        return self.gain * one_at_a_time(lambda k: draw(k, (H, H), jnp.float32))(key)
 
 
 @dataclass(frozen=True)

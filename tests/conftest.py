@@ -15,8 +15,8 @@ import pytest
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 2)
-flags = os.environ.get("XLA_FLAGS", "")
-with patch.dict(os.environ, XLA_FLAGS=f"{flags} --xla_backend_optimization_level=0"):
+UNOPTIMISED = {"XLA_FLAGS": os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"}
+with patch.dict(os.environ, UNOPTIMISED):
     jax.devices()  # XLA reads its flags once, here
 
 

@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from conftest import UNOPTIMISED
 
 from experiments import EXPERIMENTS
 from experiments.claims import CLAIMS
@@ -24,10 +25,8 @@ TINY = ("--updates", "3", "--hidden", "4", "--examples", "20", "--seeds", "2")
 
 def call(*args, check=None):
     """`python -m experiments ...`; `check` is the expected exit code."""
-    env = os.environ | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments", *map(str, args)], cwd=ROOT, capture_output=True, text=True, env=env
-    )
+    command, env = [sys.executable, "-m", "experiments", *map(str, args)], os.environ | UNOPTIMISED
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env)
     assert check is None or done.returncode == check, done.stdout + done.stderr
     return done
 

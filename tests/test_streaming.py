@@ -123,7 +123,7 @@ def test_the_state_is_donated():
     copy = jax.tree.map(jnp.copy, state)
     new, y = stream.step(params, state, XS[0])
     assert {a.unsafe_buffer_pointer() for a in jax.tree.leaves(new)} == set(where)
-    with pytest.raises((RuntimeError, ValueError), match="donated|deleted"):
+    with pytest.raises((RuntimeError, ValueError), match=r"donated|deleted"):
         stream.step(params, state, XS[0])
     same(stream.step(params, copy, XS[0]), (new, y))
 
