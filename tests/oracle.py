@@ -122,9 +122,9 @@ def loss_of(run: Callable[..., Trace]) -> Callable[..., tuple[Array, Trace]]:
 
 
 @lru_cache
-def differentiated(cell: Cell) -> Callable[..., Any]:
+def differentiated(cell: Cell, **options: Any) -> Callable[..., Any]:
     """The one program that most tests share: (params, xs, state, mask, reset) -> (loss, trace), their gradients."""
-    return jax.jit(jax.value_and_grad(loss_of(partial(unroll, cell)), (0, 1, 2), has_aux=True))
+    return jax.jit(jax.value_and_grad(loss_of(partial(unroll, cell, **options)), (0, 1, 2), has_aux=True))
 
 
 def close(actual: Any, wanted: Any, tolerance: float = 1e-10) -> None:

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from oracle import MAKERS, B, D, H, close, generic, random_mask, random_params, random_xs, same
+from oracle import MAKERS, B, D, H, close, differentiated, random_mask, random_params, random_xs, same
 
-from seqjax import gru, lstm, unroll
+from seqjax import gru, lstm
 from seqjax.core import Hidden
 from seqjax.unroll.batching import start
 from seqjax.unroll.blocks import in_blocks
@@ -42,13 +42,8 @@ def test_gradients_of_several_blocks_and_a_rest(make, reverse):
     params, xs = random_params(cell), random_xs(B, STEPS, D)
     mask, reset = random_mask(B, STEPS), ~random_mask(B, STEPS, seed=8)
     state = jax.tree.map(lambda s: jnp.full((B, *s.shape), 0.3), cell.start(params))
-
-    def loss(evaluator, params, xs, state):
-        trace = unroll(cell, params, xs, mask=mask, reset=reset, state=state, reverse=reverse, evaluator=evaluator)
-        return generic((trace.ys, trace.final))
-
     got, want = (
-        jax.jit(jax.value_and_grad(partial(loss, evaluator), (0, 1, 2)))(params, xs, state)
+        differentiated(cell, reverse=reverse, evaluator=evaluator)(params, xs, state, mask, reset)
         for evaluator in ("hoisted", "scan")
     )
     close(got, want)
