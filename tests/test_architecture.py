@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "seqjax"
 RANKS = {
-    0: ("core", "sequences", "losses", "sweep", "statistics", "progress", "stopwatch"),
+    0: ("core", "sequences", "losses", "sweep", "statistics", "progress", "stopwatch", "jaxprs"),
     1: ("gated", "dropout", "gradients", "parallel", "tasks"),
     2: ("cells", "init", "unroll"),
     3: ("stack",),

@@ -1,11 +1,13 @@
 """What the way back of a gradient reads, and what it makes for many steps before it can go on, read off its jaxpr."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax.extend.core import Jaxpr, jaxprs_in_params
+from jax.extend.core import Jaxpr
 from jax.interpreters.partial_eval import dce_jaxpr
+
+from seqjax.jaxprs import equations
 
 
 def way_back(function: Callable[[Any, Any], Any], params: Any, xs: Any) -> Jaxpr:
@@ -25,16 +27,9 @@ def bytes_read(jaxpr: Jaxpr) -> int:
 
 def bytes_stacked(jaxpr: Jaxpr) -> int:
     """Bytes of what the scan that makes most of it stacks over time; 0 without a scan."""
-    return max(stacked(jaxpr), default=0)
-
-
-def stacked(jaxpr: Jaxpr) -> Iterator[int]:
-    """Bytes of what each scan stacks over time, wherever it stands."""
-    for equation in jaxpr.eqns:
-        if equation.primitive.name == "scan":
-            yield sum(map(bytes_of_variable, equation.outvars[equation.params["num_carry"] :]))
-        for inside in jaxprs_in_params(equation.params):
-            yield from stacked(inside)
+    scans = (equation for equation in equations(jaxpr) if equation.primitive.name == "scan")
+    stacks = (scan.outvars[scan.params["num_carry"] :] for scan in scans)
+    return max((sum(map(bytes_of_variable, stack)) for stack in stacks), default=0)
 
 
 def bytes_of_variable(variable: Any) -> int:

@@ -4,9 +4,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Jaxpr, jaxprs_in_params
+from jax.extend.core import Jaxpr
 
 from seqjax.core import Cell, Params, State
+from seqjax.jaxprs import equations
 
 PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot_general")
 
@@ -23,9 +24,7 @@ def equation_of(cell: Cell, params: Params, state: State, u: Any, a: Any) -> Jax
 
 def holds_product(jaxpr: Jaxpr) -> bool:
     """Whether a product of matrices stands anywhere in a jaxpr."""
-    return any(
-        eqn.primitive.name in PRODUCTS or any(map(holds_product, jaxprs_in_params(eqn.params))) for eqn in jaxpr.eqns
-    )
+    return any(equation.primitive.name in PRODUCTS for equation in equations(jaxpr))
 
 
 def fits(cell: Cell, params: Params, state: State, u: Any, a: Any) -> bool:
