@@ -103,7 +103,7 @@ def norms(recipe: seqjax.Recipe, cell: Cell, config: Config, params: Any) -> np.
 
 def decay(norms: np.ndarray) -> float:
     """Fitted per-step factor of one seed, [examples, lag]; NaN where its training failed."""
-    return float("nan") if np.isnan(norms).all() else seqjax.fit_decay(norms).factor
+    return float("nan") if np.isnan(norms).all() else seqjax.fit_decay(np.log10(norms)).factor
 
 
 def at(tree: Any, seed: int) -> Any:

@@ -1,14 +1,41 @@
 """seqjax: recurrent sequence models in JAX; how far back they can learn, measured."""
 
 from seqjax import init, tasks
-from seqjax.cells import CELLS, cell_named, gru, lru, lstm, memory, mgu, mingru, rnn, variant
+from seqjax.cells import (
+    CELLS,
+    cell_named,
+    gru,
+    linear,
+    lru,
+    lstm,
+    memory,
+    mgu,
+    mingru,
+    one_pole,
+    rnn,
+    running_max,
+    running_mean,
+    running_sum,
+    variant,
+)
 from seqjax.core import Affine, Cell, Complex, Hidden
 from seqjax.cost import cost
+from seqjax.deep import deep
 from seqjax.dropout import Dropout
 from seqjax.gated import gated
 from seqjax.gradients import adam, clip_by_global_norm
-from seqjax.horizon import Decay, Profile, direct_path, fit_decay, gradient_profile, horizon
+from seqjax.horizon import Decay, fit_decay, half_life, horizon, reachable_steps
+from seqjax.jacobian import (
+    Adjoints,
+    Parts,
+    Product,
+    pullback,
+    split_jacobians,
+    step_jacobians,
+    suffix_products,
+)
 from seqjax.network import Network, network
+from seqjax.profile import Profile, direct_path, gradient_profile, input_profile
 from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius
 from seqjax.stack import Layer, init_stack, unroll_stack
 from seqjax.statistics import rate

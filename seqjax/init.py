@@ -142,6 +142,17 @@ class InputGaussian:
 
 
 @dataclass(frozen=True)
+class InputIdentity:
+    """The input matrix is the identity, so that unit k reads input k alone; ValueError unless D = H and G is 1."""
+
+    def __call__(self, key: Array, cell: Cell, params: Params) -> Params:
+        rows, D = params.W_ih.shape
+        if rows != D:
+            raise ValueError(f"W_ih must be square to be the identity, got {[rows, D]}: give as many units as inputs")
+        return replace(params, W_ih=jnp.eye(D, dtype=params.W_ih.dtype))
+
+
+@dataclass(frozen=True)
 class Bias:
     """The effective bias b_ih + b_hh of every gate."""
 

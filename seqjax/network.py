@@ -73,6 +73,7 @@ class Network:
     init: Callable[[Array, int, int, int], NetworkParams]  # (key, D, H, K) -> params
     forward: Callable[..., Output]  # (params, xs, mask, perturb, ...) -> Output, time first and batch last
     dropout: Dropout | None = None
+    residual: bool = False
 
     def __repr__(self) -> str:
         return f"<Network {self.name}, inputs {self.inputs}, readout {self.readout}>"
@@ -146,7 +147,8 @@ def network(
     stack = partial(init_stack, cell=cell, layers=layers, bidirectional=bidirectional)
     init = partial(init_network, stack, embedding, head)
     body = partial(scan_stack, cell, residual=residual, dropout=dropout, evaluator=evaluator, chunk=chunk)
-    return Network(name, cell, inputs, readout, init, partial(forward, cell, body, inputs, readout, residual), dropout)
+    run = partial(forward, cell, body, inputs, readout, residual)
+    return Network(name, cell, inputs, readout, init, run, dropout, residual)
 
 
 def init_network(

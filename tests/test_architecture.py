@@ -11,11 +11,11 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "seqjax"
 RANKS = {
     0: ("core", "sequences", "losses", "sweep", "statistics", "progress", "stopwatch", "jaxprs"),
-    1: ("gated", "dropout", "gradients", "parallel", "tasks"),
+    1: ("gated", "dropout", "gradients", "horizon", "parallel", "tasks"),
     2: ("cells", "init", "unroll"),
-    3: ("stack",),
-    4: ("network", "spectrum", "horizon", "bptt", "interop"),
-    5: ("train", "cost", "streaming"),
+    3: ("stack", "jacobian"),
+    4: ("network", "deep", "spectrum", "bptt", "interop"),
+    5: ("train", "cost", "streaming", "profile"),
     6: ("report",),
 }
 RANK = {name: rank for rank, names in RANKS.items() for name in names}

@@ -28,7 +28,7 @@ from oracle import (
     same,
 )
 
-from seqjax import unroll
+from seqjax import pullback, step_jacobians, suffix_products, unroll
 
 each_dtype = pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "float64"])
 each_narrow_dtype = pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -100,10 +100,10 @@ def test_the_first_steps_of_a_run_are_the_run_of_the_first_steps(cell):
 
 @each_cell
 def test_no_output_depends_on_a_later_input(cell):
-    """Causality by gradient: dy_t/dx_s is exactly zero for s > t, and not zero for s <= t."""
+    """Causality by gradient: dy_t/dx_s is exactly zero for s > t, and not zero for s <= t on some input."""
     params = random_params(cell)
-    jacobian = jax.jit(jax.jacrev(lambda xs: unroll(cell, params, xs).ys))(random_xs(T, D))
-    np.testing.assert_array_equal((np.asarray(jacobian) != 0).any((1, 3)), np.tril(np.ones((T, T), bool)))
+    jacobians = jax.jit(jax.vmap(jax.jacrev(lambda xs: unroll(cell, params, xs).ys)))(random_xs(20, T, D))
+    np.testing.assert_array_equal((np.asarray(jacobians) != 0).any((0, 2, 4)), np.tril(np.ones((T, T), bool)))
 
 
 @each_cell
@@ -159,24 +159,31 @@ def test_chunks_equal_the_whole(cell):
 
 @each_cell
 def test_the_product_of_step_jacobians_is_the_jacobian_of_the_run(cell):
-    """Over the whole carry, last step leftmost, the identity at every hole in the mask."""
+    """Over the whole carry, last step leftmost, the identity at every hole in the mask and zero at a reset; and one
+    cotangent pulled back is that product transposed."""
     params, xs = random_params(cell), random_xs(T, D)
-    mask = jnp.array([True, False, True, True, False, True])
+    mask, reset = jnp.array([True, False, True, True, False, True]), jnp.arange(T) == 3
     start, shaped = ravel_pytree(random_state(cell, params))
 
-    def run(s):
-        trace = unroll(cell, params, xs, mask=mask, state=shaped(s))
+    def run(s, reset):
+        trace = unroll(cell, params, xs, mask=mask, state=shaped(s), reset=reset)
         return ravel_pytree(trace.final)[0], trace
 
-    def step(s, u):
-        return ravel_pytree(cell.step(params, shaped(s), u))[0]
+    @jax.jit
+    def both(reset):
+        jacobian, trace = jax.jacrev(run, has_aux=True)(start, reset)
+        products = suffix_products(step_jacobians(cell, params, trace, reset=reset))
+        return jacobian, products, pullback(cell, params, trace, shaped(jnp.sin(1 + start)), reset=reset)
 
-    jacobian, trace = jax.jit(jax.jacrev(run, has_aux=True))(start)
-    states = jax.vmap(lambda s: ravel_pytree(s)[0])(trace.before)
-    P = np.eye(start.size)
-    for J in np.asarray(jax.jit(jax.vmap(jax.jacfwd(step)))(states, trace.us))[mask]:
-        P = J @ P
-    close(jacobian, P)
+    jacobian, products, adjoints = both(~mask & mask)
+    found = jnp.exp(products.log_scale)[:, None, None] * products.mantissa
+    close(found[0], jacobian)
+    for t in range(1, T):
+        vector = jax.vmap(lambda s: ravel_pytree(s)[0])(adjoints.direction)[t - 1] * jnp.exp(adjoints.log_norm[t - 1])
+        close(vector, found[t].T @ jnp.sin(1 + start))
+    jacobian, products, adjoints = both(reset)
+    assert all_zero((jacobian, products.mantissa[0], jax.tree.map(lambda a: a[2], adjoints.direction)))
+    assert products.log_scale[0] == adjoints.log_norm[2] == -jnp.inf
 
 
 @each_cell

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import seqjax
-from seqjax.horizon import direct_path
+from seqjax import direct_path
 from seqjax.losses import squared_error
 
 T, B, D, H, K = 6, 3, 3, 4, 5
@@ -182,20 +182,20 @@ def test_horizon_refuses(factor, eps):
 def test_fit_decay_recovers_geometric_decay():
     """Exactly without noise; within its own interval with it."""
     lags = np.arange(41)
-    exact = seqjax.fit_decay(np.tile(0.8**lags, (5, 1)))
+    exact = seqjax.fit_decay(np.log10(np.tile(0.8**lags, (5, 1))))
     np.testing.assert_allclose([exact.factor, exact.low, exact.high], 0.8, rtol=1e-12)
     assert (exact.rows, exact.dead) == (5, 0)
     noise = np.random.default_rng(0).normal(0, 0.3, (200, 41))
-    noisy = seqjax.fit_decay(np.exp(np.log(0.8) * lags + noise))
+    noisy = seqjax.fit_decay((np.log(0.8) * lags + noise) / np.log(10))
     assert noisy.low < 0.8 < noisy.high
     assert noisy.high - noisy.low < 0.002
 
 
 def test_fit_decay_of_ragged_and_dying_rows():
     """Each row up to its own end or first zero; rows of one lag are left out; all dead decays by 0."""
-    full = 0.5 ** np.arange(10.0)
+    full = np.log10(0.5) * np.arange(10.0)
     short, dying, dead, missing = full.copy(), full.copy(), full.copy(), full.copy()
-    short[4:], dying[6:], dead[1:], missing[1:] = np.nan, 0, 0, np.nan
+    short[4:], dying[6:], dead[1:], missing[1:] = np.nan, -np.inf, -np.inf, np.nan
     found = seqjax.fit_decay(np.stack([full, short, dying, dead, missing]))
     np.testing.assert_allclose([found.factor, found.low, found.high], 0.5)
     assert (found.rows, found.dead) == (3, 1)

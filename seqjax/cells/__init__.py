@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from functools import partial
 
+from seqjax.cells.accumulators import running_max, running_mean, running_sum
 from seqjax.cells.gates import memory
 from seqjax.cells.gru import gru
+from seqjax.cells.linear import linear, one_pole
 from seqjax.cells.lru import lru
 from seqjax.cells.lstm import lstm
 from seqjax.cells.mgu import mgu
@@ -14,6 +16,11 @@ from seqjax.cells.variants import VARIANTS, variant
 from seqjax.core import Cell
 
 CELLS: dict[str, Callable[..., Cell]] = {
+    "running-sum": running_sum,
+    "running-mean": running_mean,
+    "running-max": running_max,
+    "one-pole": one_pole,
+    "linear": linear,
     "rnn": rnn,
     "lstm": lstm,
     "gru": gru,
