@@ -1,10 +1,10 @@
 """What the way back of a gradient reads, and what it makes for many steps before it can go on, read off its jaxpr."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-from jax.extend.core import Jaxpr
+from jax.extend.core import Jaxpr, JaxprEqn
 from jax.interpreters.partial_eval import dce_jaxpr
 
 from seqjax.jaxprs import equations
@@ -27,9 +27,18 @@ def bytes_read(jaxpr: Jaxpr) -> int:
 
 def bytes_stacked(jaxpr: Jaxpr) -> int:
     """Bytes of what the scan that makes most of it stacks over time; 0 without a scan."""
-    scans = (equation for equation in equations(jaxpr) if equation.primitive.name == "scan")
-    stacks = (scan.outvars[scan.params["num_carry"] :] for scan in scans)
-    return max((sum(map(bytes_of_variable, stack)) for stack in stacks), default=0)
+    return max(map(stacked, scans(jaxpr)), default=0)
+
+
+def scans(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """The scans in a jaxpr, wherever they stand."""
+    return (equation for equation in equations(jaxpr) if equation.primitive.name == "scan")
+
+
+def stacked(scan: JaxprEqn) -> int:
+    """Bytes of what a scan stacks over time: the results with an axis more than they have in its body."""
+    pairs: Any = zip(scan.outvars, scan.params["jaxpr"].jaxpr.outvars, strict=True)
+    return sum(bytes_of_variable(out) for out, inside in pairs if out.aval.ndim > inside.aval.ndim)
 
 
 def bytes_of_variable(variable: Any) -> int:
