@@ -129,7 +129,7 @@ def orthonormal(A: Array) -> tuple[Array, Array]:
         along = jnp.where(columns > j, (A * q).sum(0), 0)
         return jnp.where((columns == j)[None], q, A - q * along[None]), jnp.log(size)
 
-    return jax.lax.scan(column, A, columns, unroll=min(A.shape[1], 8))  # of short steps, whose overhead would weigh
+    return jax.lax.scan(column, A, columns)
 
 
 def averaged(logs: Array, blocks: int) -> tuple[Array, Array, Array]:

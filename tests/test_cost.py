@@ -314,9 +314,10 @@ def test_what_is_kept_are_the_residuals_of_a_real_pullback(name):
 
 @pytest.mark.parametrize("name", ["rnn", "lstm", "lru", "memory"])
 def test_activations_are_within_a_factor_of_xlas(name):
-    """No less than what is needed at one time, as inputs are not temporaries; no more than half of it above."""
+    """No less than what is needed at one time, as inputs are not temporaries; no more than half of it above, but for
+    the states, which some versions of XLA lay out once more."""
     c = cost(MAKERS[name](), **SIZES)
-    assert c.gradient.least - c.memory.inputs <= c.xla_gradient <= 1.5 * c.gradient.least
+    assert c.gradient.least - c.memory.inputs <= c.xla_gradient <= 1.5 * c.gradient.least + c.memory.states
     assert c.xla_forward < c.xla_gradient
 
 
