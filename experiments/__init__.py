@@ -1,9 +1,26 @@
 """Every experiment by name; `python -m experiments` runs them."""
 
-from experiments import benchmark, book, cell_step, costs, counting, horizon, recall, variants, vowels
+from experiments import (
+    adaptive_pole,
+    benchmark,
+    book,
+    cell_step,
+    costs,
+    counting,
+    filters,
+    horizon,
+    jacobian_decay,
+    lms,
+    lyapunov,
+    modes,
+    recall,
+    trainability,
+    variants,
+    vowels,
+)
 from seqjax.report import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {
-    each.EXPERIMENT.name: each.EXPERIMENT
-    for each in (recall, horizon, vowels, variants, counting, book, cell_step, costs, benchmark)
-}
+TRAINED = (recall, horizon, vowels, variants, counting, trainability)
+ANALYSED = (filters, modes, lms, adaptive_pole, jacobian_decay, lyapunov)
+COUNTED = (book, cell_step, costs, benchmark)
+EXPERIMENTS: dict[str, Experiment] = {each.EXPERIMENT.name: each.EXPERIMENT for each in (*TRAINED, *ANALYSED, *COUNTED)}

@@ -4,7 +4,6 @@ Exit code 0 if every claim that is expected to hold does, 1 if one does not, 2 f
 """
 
 import io
-import re
 import sys
 from contextlib import redirect_stderr
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments import EXPERIMENTS
+from seqjax.cli.arguments import one_line
 from seqjax.report import Claim, Experiment, require_writable, run_experiment, write_page
 from seqjax.sweep import cores
 
@@ -103,14 +103,6 @@ def parse(kind: type, args: list[str], default: Any, *, partly: bool = False, pr
         if not stop.code:
             raise
         raise ValueError(one_line(complaint.getvalue())) from None
-
-
-def one_line(box: str) -> str:
-    """The first sentence of a boxed, perhaps coloured, message."""
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", box)
-    inside = [line.strip("│| ") for line in plain.splitlines() if re.match(r"\s*[│|]", line)]
-    until = next((i for i, line in enumerate(inside) if re.fullmatch("[─-]{3,}", line)), len(inside))
-    return re.sub(r"\s+", " ", " ".join(inside[:until]) or plain).strip()
 
 
 def refuse(rest: list[str]) -> None:

@@ -1,6 +1,6 @@
 """seqjax: recurrent sequence models in JAX; how far back they can learn, measured."""
 
-from seqjax import init, tasks
+from seqjax import filters, init, tasks
 from seqjax.cells import (
     CELLS,
     cell_named,
@@ -34,12 +34,14 @@ from seqjax.jacobian import (
     step_jacobians,
     suffix_products,
 )
+from seqjax.lyapunov import Lyapunov, kaplan_yorke, lyapunov
 from seqjax.network import Network, network
 from seqjax.profile import Profile, direct_path, gradient_profile, input_profile
 from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius
 from seqjax.stack import Layer, init_stack, unroll_stack
 from seqjax.statistics import rate
 from seqjax.streaming import Stream, streaming
+from seqjax.survey import Survey, survey
 from seqjax.sweep import Plan
 from seqjax.train import Recipe, begin_many, evaluate, sweep, sweep_recipe, train, train_many
 from seqjax.unroll import Trace, unroll

@@ -3,6 +3,9 @@ spectrum or exponents can ask a stack."""
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 from seqjax.core import Cell, Params, factory
 from seqjax.stack import Layer, StackTrace, require_layers
 from seqjax.unroll import Trace
@@ -25,13 +28,7 @@ def deep(cell: Cell, *, residual: bool = False) -> Cell:
         return cell.project(params[0].forward, x)
 
     def update(params: tuple[Layer, ...], state: Any, u: Any, a: tuple[()]) -> tuple[Any, ...]:
-        new, shown = [], None
-        for depth, (layer, old) in enumerate(zip(params, state, strict=True)):
-            own = layer.forward
-            new.append(cell.step(own, old, cell.project(own, shown) if depth else u))
-            y = cell.read(own, new[-1])
-            shown = y + shown if residual and depth else y
-        return tuple(new)
+        return climb(cell, residual, params, state, u)
 
     def read(params: tuple[Layer, ...], state: Any) -> Any:
         shown = [cell.read(layer.forward, own) for layer, own in zip(params, state, strict=True)]
@@ -44,6 +41,22 @@ def deep(cell: Cell, *, residual: bool = False) -> Cell:
 
     name = f"deep-{cell.name}{'-residual' if residual else ''}"
     return Cell(name, init, start, project, lambda params, state: (), update, read)
+
+
+def climb(
+    cell: Cell, residual: bool, params: tuple[Layer, ...], state: Any, u: Any, nudge: Any = None
+) -> tuple[Any, ...]:
+    """One step of every layer, from the bottom up; `nudge`, like the state, is added to what each layer comes to before
+    the next one reads it, so that the gradient to it is that to the state of a layer, by way of all above it too."""
+    new: list[Any] = []
+    shown: Any = None
+    for depth, (layer, old) in enumerate(zip(params, state, strict=True)):
+        own = layer.forward
+        after = cell.step(own, old, cell.project(own, shown) if depth else u)
+        new.append(after if nudge is None else jax.tree.map(jnp.add, after, nudge[depth]))
+        y = cell.read(own, new[-1])
+        shown = y + shown if residual and depth else y
+    return tuple(new)
 
 
 def require_forward(params: Any) -> None:

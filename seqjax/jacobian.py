@@ -79,7 +79,8 @@ def split_jacobians(cell: Cell, params: Params, trace: Trace) -> Parts:
             return flat(cell.update(params, unflat(state, s), u, a_of(a)))
 
         matrix = jax.jacfwd(lambda s: flat(cell.recur(params, unflat(state, s))))(s)
-        return Parts(*jax.jacfwd(update, (0, 1))(s, a), matrix)
+        direct, slopes = jax.jacfwd(update, (0, 1))(s, a)
+        return Parts(direct, slopes, matrix)
 
     return over_steps(one, trace)(trace.before, trace.us)
 
@@ -94,14 +95,16 @@ def suffix_products(Js: Array) -> Product:
     if jnp.ndim(Js) > 3:
         return jax.vmap(suffix_products)(Js)
 
-    def multiply(P: Product, J: Array) -> tuple[Product, Product]:
+    def multiply(carry: Any, J: Array) -> Any:
+        P, lost = carry
         M = jnp.matmul(P.mantissa, J, precision="highest")
         size = jnp.abs(M).max()
-        P = Product(M / jnp.where(size > 0, size, 1), P.log_scale + jnp.log(size))
-        return P, P
+        scale, lost = compensated(P.log_scale, lost + jnp.log(size))
+        P = Product(M / jnp.where(size > 0, size, 1), scale)
+        return (P, lost), P
 
-    first = Product(jnp.eye(Js.shape[-1], dtype=Js.dtype), jnp.zeros((), Js.dtype))
-    return jax.lax.scan(multiply, first, Js, reverse=True)[1]
+    zero = jnp.zeros((), Js.dtype)
+    return jax.lax.scan(multiply, (Product(jnp.eye(Js.shape[-1], dtype=Js.dtype), zero), zero), Js, reverse=True)[1]
 
 
 def pullback(
@@ -142,39 +145,55 @@ def pull(
     arriving: State | None = None,
     *,
     reverse: bool = False,
+    nudged: Callable[[Params, State, Any, State], State] | None = None,
 ) -> Adjoints:
-    """`pullback` in the inside layout, unchecked: us and before [T, .., B], mask and reset [T, B]."""
+    """`pullback` in the inside layout, unchecked: us and before [T, .., B], mask and reset [T, B].
 
-    def back(state: State, u: Any, v: State) -> State:
-        return jax.vjp(lambda s: cell.step(params, s, u), state)[1](v)[0]
+    Where a step within a step reads what another one leaves, as in a stack, `nudged(params, state, u, nudge)` adds
+    nudge to all that are left; what is returned is then the gradient to it, whose norm is not 1.
+    """
 
-    def body(later: Adjoints, step: Any) -> tuple[Adjoints, Adjoints]:
+    def back(state: State, u: Any, v: State) -> tuple[State, State]:
+        if nudged is None:
+            return jax.vjp(lambda s: cell.step(params, s, u), state)[1](v)[0], v
+        return jax.vjp(lambda s, n: nudged(params, s, u, n), state, jax.tree.map(jnp.zeros_like, v))[1](v)
+
+    def body(carry: Any, step: Any) -> Any:
         u, state, valid, fresh, arrives = step
-        here = plus(later, arrives)
-        passed = jax.vmap(back, -1, -1)(state, u, here.direction)
+        here, lost = plus(*carry, arrives)
+        passed, seen = jax.vmap(back, -1, -1)(state, u, here.direction)
         passed = select(valid, passed, here.direction)
         if fresh is not None:
             passed = select(fresh, jax.tree.map(jnp.zeros_like, passed), passed)
-        return rescaled(passed, here.log_norm), here
+        return rescaled(passed, here.log_norm, lost), Adjoints(seen, here.log_norm)
 
-    first = rescaled(final, jnp.zeros(jax.tree.leaves(final)[0].shape[-1], carried(final)))
-    return jax.lax.scan(body, first, (us, before, mask, reset, arriving), reverse=not reverse)[1]
+    zero = jnp.zeros(jax.tree.leaves(final)[0].shape[-1], jnp.result_type(*jax.tree.leaves(final)))
+    return jax.lax.scan(body, rescaled(final, zero, zero), (us, before, mask, reset, arriving), reverse=not reverse)[1]
 
 
-def rescaled(v: State, log_scale: Array) -> Adjoints:
-    """A vector of every example, fields [.., B], with its norm taken into the logarithm [B]."""
+def rescaled(v: State, log_scale: Array, lost: Array) -> tuple[Adjoints, Array]:
+    """A vector of every example, fields [.., B], with its norm taken into the logarithm [B]; and what that lost."""
     norm = whole_norm(v)
-    return Adjoints(times(v, 1 / jnp.where(norm > 0, norm, 1)), log_scale + jnp.log(norm))
+    scale, lost = compensated(log_scale, lost + jnp.log(norm))
+    return Adjoints(times(v, 1 / jnp.where(norm > 0, norm, 1)), scale), lost
 
 
-def plus(v: Adjoints, arrives: State | None) -> Adjoints:
+def compensated(total: Array, more: Array) -> tuple[Array, Array]:
+    """(total + more, what rounding lost of it), so that a hundred thousand terms add up to all digits (Knuth 1969)."""
+    both = total + more
+    added = both - total
+    lost = (total - (both - added)) + (more - added)
+    return both, jnp.where(jnp.isfinite(both), lost, 0)
+
+
+def plus(v: Adjoints, lost: Array, arrives: State | None) -> tuple[Adjoints, Array]:
     """The sum with what arrives, at the scale of the larger."""
     if arrives is None:
-        return v
+        return v, lost
     scale = jnp.maximum(v.log_norm, jnp.log(whole_norm(arrives)))
     scale = jnp.where(jnp.isneginf(scale), 0, scale)
     old, new = times(v.direction, jnp.exp(v.log_norm - scale)), times(arrives, jnp.exp(-scale))
-    return rescaled(jax.tree.map(jnp.add, old, new), scale)
+    return rescaled(jax.tree.map(jnp.add, old, new), scale, lost)
 
 
 def times(v: State, factor: Array) -> State:
@@ -186,11 +205,6 @@ def whole_norm(v: State) -> Array:
     """Norm over the whole carry of every example, fields [.., B] -> [B]."""
     leaves = jax.tree.leaves(v)
     return safe_norm(jnp.concatenate([leaf.reshape(-1, leaf.shape[-1]) for leaf in leaves]))
-
-
-def carried(tree: Any) -> Any:
-    """The widest dtype of a tree."""
-    return jnp.result_type(*jax.tree.leaves(tree))
 
 
 def flat(tree: Any) -> Array:

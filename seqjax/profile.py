@@ -7,7 +7,7 @@ length; where a layer runs backwards the gradient is autodiff's, in the range of
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -15,11 +15,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from seqjax.core import Cell
-from seqjax.deep import as_one, deep
+from seqjax.deep import as_one, climb, deep
 from seqjax.gradients import safe_norm
 from seqjax.jacobian import pull
 from seqjax.losses import cross_entropy
-from seqjax.network import Network, Output, affine
+from seqjax.network import Network, affine
 from seqjax.sequences import Steps, batch_first, checked_mask, checked_tokens
 from seqjax.unroll import over_batch, over_time
 
@@ -78,8 +78,8 @@ def gradient_profile(
     if loss is cross_entropy:
         checked_tokens(targets, judged, params.head.W.shape[0], "targets")
 
-    def total(output: Output) -> Array:
-        return summed(loss, batch_first(getattr(output, network.readout)), jnp.asarray(targets), judged)
+    def total(predictions: Array) -> Array:
+        return summed(loss, batch_first(predictions), jnp.asarray(targets), judged)
 
     reverses = [reverse for layer in params.body for _, reverse in layer.halves()]
     adjoints, scale = (plainly if any(reverses) else rescaling)(network, params, steps, total)
@@ -95,27 +95,31 @@ def summed(loss: Callable[..., Array], predictions: Array, targets: Array, mask:
     return jax.vmap(own)(predictions, targets, mask).sum()
 
 
-def plainly(network: Network, params: Any, steps: Steps, total: Callable[[Output], Array]) -> tuple[Any, Any]:
+def plainly(network: Network, params: Any, steps: Steps, total: Callable[[Array], Array]) -> tuple[Any, Any]:
     """(dL/ds_t, fields [T, H, B] per layer and direction; the logarithm of their scale, which is 1 here)."""
     traces = jax.eval_shape(lambda: network.forward(params, steps.xs, steps.mask)).body.traces
     zeros = tuple(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), trace.after) for trace in traces)
-    return jax.grad(lambda perturb: total(network.forward(params, steps.xs, steps.mask, perturb)))(zeros), 0.0
+
+    def perturbed(perturb: Any) -> Array:
+        return total(getattr(network.forward(params, steps.xs, steps.mask, perturb), network.readout))
+
+    return jax.grad(perturbed)(zeros), 0.0
 
 
-def rescaling(network: Network, params: Any, steps: Steps, total: Callable[[Output], Array]) -> tuple[Any, Any]:
+def rescaling(network: Network, params: Any, steps: Steps, total: Callable[[Array], Array]) -> tuple[Any, Any]:
     """(dL/ds_t over exp(scale), scale [T, B]) of a network whose layers all run forwards, which make one recurrence."""
     whole = deep(network.cell, residual=network.residual)
     trace = as_one(network.forward(params, steps.xs, steps.mask).body)
 
     def read(after: Any, final: Any) -> Array:
         if network.readout == "last":
-            return total(Output(None, affine(params.head, over_batch(whole.read)(params.body, final)), None))
-        every = jax.vmap(lambda y: affine(params.head, y))(over_time(whole.read)(params.body, after))
-        return total(Output(every, None, None))
+            return total(affine(params.head, over_batch(whole.read)(params.body, final)))
+        return total(jax.vmap(lambda y: affine(params.head, y))(over_time(whole.read)(params.body, after)))
 
     to_after, to_final = jax.grad(read, (0, 1))(trace.after, trace.final)
     arriving = to_after if network.readout == "every" else None
-    found = pull(whole, params.body, trace.us, trace.before, steps.mask, None, to_final, arriving)
+    nudged = partial(climb, network.cell, network.residual)
+    found = pull(whole, params.body, trace.us, trace.before, steps.mask, None, to_final, arriving, nudged=nudged)
     return found.direction, found.log_norm
 
 

@@ -11,12 +11,13 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "seqjax"
 RANKS = {
     0: ("core", "sequences", "losses", "sweep", "statistics", "progress", "stopwatch", "jaxprs"),
-    1: ("gated", "dropout", "gradients", "horizon", "parallel", "tasks"),
-    2: ("cells", "init", "unroll"),
+    1: ("gated", "dropout", "gradients", "horizon", "parallel", "spectrum", "tasks"),
+    2: ("cells", "filters", "init", "unroll"),
     3: ("stack", "jacobian"),
-    4: ("network", "deep", "spectrum", "bptt", "interop"),
+    4: ("network", "deep", "lyapunov", "bptt", "interop"),
     5: ("train", "cost", "streaming", "profile"),
-    6: ("report",),
+    6: ("report", "survey"),
+    7: ("cli",),
 }
 RANK = {name: rank for rank, names in RANKS.items() for name in names}
 LIBRARY = sorted(PACKAGE.rglob("*.py"))

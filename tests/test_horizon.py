@@ -10,7 +10,8 @@ import pytest
 
 import seqjax
 from seqjax import direct_path
-from seqjax.losses import squared_error
+from seqjax.losses import cross_entropy, squared_error
+from seqjax.profile import by_lag, plainly, summed
 
 T, B, D, H, K = 6, 3, 3, 4, 5
 CELLS = {
@@ -115,6 +116,24 @@ def test_every_layer_and_direction_is_reported():
     """One row per layer and direction, in the order of the final states."""
     net, params, xs, targets = example(seqjax.gru(), layers=2, bidirectional=True)
     assert seqjax.gradient_profile(net, params, xs, targets).whole.shape == (4, B, T)
+
+
+@pytest.mark.parametrize("readout", ["last", "every"])
+@pytest.mark.parametrize("residual", [False, True], ids=["plain", "residual"])
+def test_a_stack_that_runs_forwards_has_the_gradients_of_autodiff(readout, residual):
+    """The pass that rescales and the one that does not, in every layer, by way of the layers above too."""
+    net, params, xs, _ = example(seqjax.lstm(), layers=3, residual=residual, readout=readout)
+    targets, lengths = jnp.ones((B, T) if readout == "every" else B, int), jnp.array([T, 1, 4])
+    steps = net.steps(params, xs, lengths=lengths)
+    judged = steps.mask.T if readout == "every" else None
+
+    def total(predictions):
+        return summed(cross_entropy, jnp.moveaxis(predictions, -1, 0), targets, judged)
+
+    adjoints, scale = jax.jit(lambda p: plainly(net, p, steps, total))(params)
+    wanted = by_lag(adjoints, scale, steps.mask, [False] * 3)
+    found = jax.jit(lambda p: seqjax.gradient_profile(net, p, xs, targets, lengths=lengths))(params)
+    chex.assert_trees_all_close(found, wanted, atol=1e-10)
 
 
 def test_backward_half_counts_its_lags_from_the_first_step():

@@ -1,0 +1,34 @@
+"""The `seqjax` command: `seqjax horizon MODEL`, `seqjax inspect MODEL`.
+
+Exit code 0, or 2 for a bad call, with one line that says what is wrong; nothing is then written.
+"""
+
+import sys
+from collections.abc import Callable
+
+from seqjax.cli.arguments import parse
+from seqjax.cli.horizon import Horizon, horizon
+from seqjax.cli.inspect import Inspect, inspect
+
+COMMANDS: dict[str, tuple[type, Callable[..., None], str]] = {
+    "horizon": (Horizon, horizon, "how far back a model can learn: gradients, horizons, gates, spectra, exponents"),
+    "inspect": (Inspect, inspect, "layers, shapes, parameters and costs of a model"),
+}
+
+
+def main(args: list[str] | None = None) -> int:
+    """Carry out one command; the exit code."""
+    name, *rest = (sys.argv[1:] if args is None else args) or ["--help"]
+    if name in ("-h", "--help"):
+        print("usage: seqjax COMMAND MODEL [options]; seqjax COMMAND --help for its options\n")
+        print("\n".join(f"{name:10} {summary}" for name, (_, _, summary) in COMMANDS.items()))
+        return 0
+    try:
+        if name not in COMMANDS:
+            raise ValueError(f"unknown command {name!r}: known are {', '.join(COMMANDS)}")
+        kind, command, _ = COMMANDS[name]
+        command(parse(kind, rest, prog=f"seqjax {name}"))
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,56 @@
+"""Sequences to run a model on: drawn as asked for, or read from a file."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+KINDS = (".npy", ".npz", ".csv")
+
+
+def drawn(inputs: str, key: Array, B: int, T: int, D: int) -> Array:
+    """xs [B, T, D]: "gaussian:VARIANCE", independent numbers, or "onehot", uniform symbols. ValueError for others."""
+    kind, _, number = inputs.partition(":")
+    if kind == "onehot" and not number:
+        return jax.nn.one_hot(jax.random.randint(key, (B, T), 0, D), D)
+    try:
+        variance = float(number or 1)
+    except ValueError:
+        variance = -1.0
+    if kind != "gaussian" or not 0 <= variance < float("inf"):
+        raise ValueError(f"--inputs must be gaussian:VARIANCE or onehot, got {inputs!r}")
+    return jnp.sqrt(variance) * jax.random.normal(key, (B, T, D))
+
+
+def read(path: Path, D: int) -> tuple[Array, Any]:
+    """(xs [B, T, D], lengths or None) of a file: .npy of [T, D] or [B, T, D], .npz with `xs` and perhaps `lengths`,
+    .csv with a row of D numbers a step. ValueError for what is none of these, and for another width than D."""
+    if path.suffix not in KINDS:
+        raise ValueError(f"--data must be a file {', '.join(KINDS)}, got {str(path)!r}")
+    try:
+        xs, lengths = arrays(path)
+    except OSError as error:
+        raise ValueError(f"--data {path} cannot be read ({error.strerror or error})") from None
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"--data {path} does not hold numbers as expected ({error})") from None
+    if xs.ndim == 2:
+        xs = xs[None]
+    if xs.ndim != 3 or xs.shape[2] != D:
+        raise ValueError(
+            f"--data {path} must hold [B, T, D] or [T, D] with D = {D}, as the model reads, got {xs.shape}"
+        )
+    return jnp.asarray(xs, jnp.float32), lengths
+
+
+def arrays(path: Path) -> tuple[np.ndarray, Any]:
+    """What stands in a file."""
+    if path.suffix == ".csv":
+        return np.loadtxt(path, delimiter=",", ndmin=2), None
+    found = np.load(path)
+    if path.suffix == ".npy":
+        return np.asarray(found, np.float64), None
+    with found:
+        return np.asarray(found["xs"], np.float64), found.get("lengths")

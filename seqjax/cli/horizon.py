@@ -1,0 +1,162 @@
+"""`seqjax horizon MODEL`: how far back a model can learn, in a table, a figure, and three lines."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import jax
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from seqjax.cli.data import drawn, read
+from seqjax.cli.model import load
+from seqjax.core import require_sizes
+from seqjax.report.store import aside, require_writable
+from seqjax.report.style import label_ends, level, panels, styled
+from seqjax.survey import Half, Survey, survey
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """How far back a model can learn: the PyTorch state_dict of an nn.RNN, nn.LSTM or nn.GRU, or a model around one."""
+
+    model: Annotated[Path, tyro.conf.Positional]
+    """A .safetensors, .pt or .pth file."""
+    data: Path | None = None
+    """Sequences of your own: .npy [T, D] or [B, T, D], .npz with xs and perhaps lengths, .csv of D columns."""
+    inputs: str = "gaussian:1"
+    """Without data: gaussian:VARIANCE or onehot."""
+    length: int = 200
+    """Steps of the sequences that are drawn."""
+    sequences: int = 16
+    """How many of them."""
+    prefix: str | None = None
+    """The module's path in a model that holds several, such as encoder.rnn."""
+    relu: bool = False
+    """The model is an nn.RNN(nonlinearity="relu"), of which its weights say nothing."""
+    seed: int = 0
+    """Of the sequences, and of the directions in which the gradient is taken."""
+    out: Path | None = None
+    """Folder of the figure and the numbers; by default MODEL-horizon beside you."""
+
+
+def horizon(options: Horizon) -> None:
+    """Survey the model, print what was found, and write it down."""
+    require_sizes(length=options.length, sequences=options.sequences)
+    cell, layers = load(options.model, options.prefix, relu=options.relu)
+    D = layers[0].forward.W_ih.shape[1]
+    first, second = jax.random.split(jax.random.key(options.seed))
+    if options.data is None:
+        xs, lengths = drawn(options.inputs, first, options.sequences, options.length, D), None
+    else:
+        xs, lengths = read(options.data, D)
+    console = Console()
+    with Console(stderr=True).status("taking gradients ..."):
+        found = survey(cell, layers, xs, lengths=lengths, key=second)
+    out = Path(f"{options.model.stem}-horizon") if options.out is None else options.out
+    require_writable(out.parent)
+    write(found, options, out)
+    console.print(table(found))
+    for line in found.verdict():
+        console.print(line, highlight=False)
+    print(f"{out}/figure.svg")
+
+
+def table(found: Survey) -> Table:
+    """A row for every layer and direction."""
+    rows = [row(half) for half in found.halves]
+    grid = Table(*rows[0])
+    for each in rows:
+        grid.add_row(*each.values())
+    return grid
+
+
+def row(half: Half) -> dict[str, str]:
+    """One layer and direction, in words."""
+    radius = ", ".join(f"{gate} {block.spectral_radius:.2f}" for gate, block in half.blocks.items())
+    sigma = ", ".join(f"{gate} {block.sigma_max:.2f}" for gate, block in half.blocks.items())
+    kept = "-" if half.retention is None else f"{half.retention.mean():.3f} (to {half.retention.max():.3f})"
+    decay = f"{half.decay.factor:.4f} ({half.decay.low:.4f} to {half.decay.high:.4f})"
+    leading = "-"
+    if half.exponents is not None:
+        leading = ", ".join(f"{value:.3f}" for value in np.asarray(half.exponents.exponents).mean(0))
+    return {
+        "part": half.name,
+        "spectral radius": radius,
+        "σ_max": sigma,
+        "gate that keeps": kept,
+        "gradient a step": decay,
+        "steps to 1e-2": steps(half.horizons[0]),
+        "steps to 1e-6": steps(half.horizons[1]),
+        "leading exponents": leading,
+    }
+
+
+def steps(number: float) -> str:
+    """A horizon in words."""
+    return "no decay" if np.isinf(number) else f"{number:.0f}"
+
+
+def write(found: Survey, options: Horizon, out: Path) -> None:
+    """figure.svg, figure.png and horizon.json, all or nothing."""
+    with aside(out) as draft, styled():
+        draft.mkdir()
+        picture = figure(found)
+        picture.savefig(draft / "figure.svg")
+        picture.savefig(draft / "figure.png", dpi=150)
+        text = json.dumps(numbers(found, options), indent=1, ensure_ascii=False)
+        (draft / "horizon.json").write_text(text + "\n", encoding="utf-8")
+
+
+def numbers(found: Survey, options: Horizon) -> dict[str, Any]:
+    """All that was measured, and of what."""
+    given = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()}
+    return {"options": given, "verdict": found.verdict(), "parts": [measured(half) for half in found.halves]}
+
+
+def measured(half: Half) -> dict[str, Any]:
+    """One layer and direction; what is not finite becomes a word, as JSON has no such numbers."""
+    exponents = None if half.exponents is None else np.asarray(half.exponents.exponents).mean(0).tolist()
+    errors = None if half.exponents is None else np.asarray(half.exponents.error).mean(0).tolist()
+    middle = [worded(value) for value in np.nanmedian(half.log10, axis=0)]
+    return {
+        "part": half.name,
+        "blocks": {gate: asdict(block) for gate, block in half.blocks.items()},
+        "retention": None if half.retention is None else half.retention.tolist(),
+        "decay": {name: worded(value) for name, value in asdict(half.decay).items()},
+        "steps_to_1e-2": worded(half.horizons[0]),
+        "steps_to_1e-6": worded(half.horizons[1]),
+        "exponents": exponents,
+        "exponent_errors": errors,
+        "log10_gradient_by_lag": middle,
+    }
+
+
+def worded(value: float) -> float | str:
+    """A number that JSON can hold."""
+    return value if np.isfinite(value) else str(value)
+
+
+def figure(found: Survey) -> Any:
+    """Gradient against lag for every part: the median over sequences, and all of them behind it."""
+    picture, (axes,) = panels(1, width=8.5, height=4.6)
+    ends, lags = [], np.arange(found.halves[0].log10.shape[1])
+    for half, colour in zip(found.halves, COLOURS * len(found.halves), strict=False):
+        lines = np.where(np.isfinite(half.log10), half.log10, np.nan)
+        axes.plot(lags, lines.T, color=colour, alpha=0.15, linewidth=0.6)
+        middle = np.nanmedian(half.log10, axis=0)
+        axes.plot(lags, np.where(np.isfinite(middle), middle, np.nan), color=colour, linewidth=2)
+        last = middle[np.isfinite(middle)]
+        ends.append((float(last[-1]) if len(last) else 0.0, half.name, colour))
+    axes.set(xlim=(0, lags[-1]), xlabel="steps back from the end", ylabel="log10 of the gradient, over that at the end")
+    axes.set_title(f"Gradient to the state of {found.cell.name}, {found.T} steps")
+    for value, text in ((-2, "a hundredth"), (-6, "a millionth")):
+        if axes.get_ylim()[0] < value < axes.get_ylim()[1]:
+            level(axes, value, text)
+    label_ends(axes, ends)
+    return picture

@@ -1,0 +1,181 @@
+"""Everything about how far back a stack can learn, in one look: gradients, horizons, gates, spectra and exponents."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from seqjax.core import Cell, Params
+from seqjax.horizon import Decay, fit_decay, horizon
+from seqjax.lyapunov import Lyapunov, lyapunov
+from seqjax.network import Dense, NetworkParams, network
+from seqjax.profile import direct_path, gradient_profile
+from seqjax.sequences import steps_of
+from seqjax.spectrum import Block, recurrent_blocks
+from seqjax.stack import Layer, require_layers, unroll_stack
+from seqjax.unroll import Trace
+
+ROWS = 4  # whose exponents are taken
+LEAST = 50  # steps, without which exponents mean nothing
+EVERY = 5  # steps between two orthonormalisations
+
+
+@dataclass(frozen=True)
+class Half:
+    """One layer in one direction."""
+
+    name: str  # "layer 0 forward"
+    blocks: dict[str, Block]  # of every gate's recurrent matrix
+    retention: np.ndarray | None  # [H] mean of the gate on the direct path, unit by unit; None where there is none
+    log10: np.ndarray  # [B, T] the gradient by lag, over its norm at lag 0
+    decay: Decay  # over lags 1 to T - 1
+    exponents: Lyapunov | None  # of its own inputs, over rows; None for sequences that are too short
+
+    @property
+    def horizons(self) -> tuple[float, float]:
+        """Steps to 1e-2 and to 1e-6 of the gradient."""
+        return horizon(self.decay.factor, 1e-2), horizon(self.decay.factor, 1e-6)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What was found, layer by layer and direction by direction."""
+
+    cell: Cell
+    T: int
+    halves: tuple[Half, ...]
+
+    def verdict(self) -> list[str]:
+        """Three lines in plain words: how far the gradient reaches, what the state does, what follows for T."""
+        best = max(self.halves, key=lambda half: half.decay.factor)
+        return [reach(best), holding(best), consequence(best, self.T)]
+
+
+def survey(
+    cell: Cell, params: tuple[Layer, ...], xs: Array, *, lengths: Any = None, k: int = 3, key: Array | None = None
+) -> Survey:
+    """Look at a stack on a batch xs [B, T, D], such as `interop.torch.load` gives one.
+
+    The gradient is that of v · y, y being what the top layer shows at the end and v a random vector of every row, drawn
+    from `key`, to every state below. k is the number of leading exponents. Raises ValueError as `unroll_stack` does,
+    and for sequences of fewer than 4 steps.
+    """
+    require_layers(params)
+    steps = steps_of(xs, rank=2, lengths=lengths)
+    T = np.asarray(steps.xs).shape[0]
+    if not steps.batched or T < 4:
+        raise ValueError(f"xs must be a batch [B, T, D] of at least 4 steps, got {list(np.shape(xs))}")
+    stack = jax.jit(partial(unroll_stack, cell, lengths=lengths))(params, xs)
+    profile = profiled(cell, params, xs, lengths, jax.random.key(0) if key is None else key)
+    halves, below = [], jnp.asarray(xs)
+    rows, steps_used = longest(lengths, *below.shape[:2])
+    for depth, layer in enumerate(params):
+        shown = []
+        for half, reverse in layer.halves():
+            trace, place = stack.traces[len(halves)], f"layer {depth} {'backward' if reverse else 'forward'}"
+            seen = below[rows, :steps_used][:, :: -1 if reverse else 1]
+            log10 = np.asarray(profile[len(halves)], np.float64)
+            halves.append(half_of(place, cell, half, trace, log10, seen, k))
+            shown.append(trace.ys)
+        below = jnp.concatenate(shown, axis=-1)
+    return Survey(cell, T, tuple(halves))
+
+
+def longest(lengths: Any, B: int, T: int) -> tuple[np.ndarray, int]:
+    """The rows with most steps, and how many all of them have."""
+    counts = np.full(B, T) if lengths is None else np.asarray(lengths)
+    rows = np.argsort(-counts, kind="stable")[:ROWS]
+    return rows, int(counts[rows].min())
+
+
+def half_of(name: str, cell: Cell, params: Params, trace: Trace, log10: np.ndarray, xs: Array, k: int) -> Half:
+    """One layer and direction, whose inputs in the order of its scan are xs [rows, T, D]."""
+    T, N = xs.shape[1], sum(s.size for s in jax.tree.leaves(cell.start(params)))
+    exponents = None
+    if T >= LEAST:
+        options = {"k": min(k, N), "burn_in": T // 10, "settle": T // 5, "every": EVERY, "blocks": 5}
+        exponents = jax.jit(partial(lyapunov, cell, **options))(params, xs)
+    relative = log10 - log10[:, :1]
+    decay = fit_decay(relative, last=log10.shape[1] - 1)
+    blocks = recurrent_blocks(cell, params) if cell.gates and params.W_hh is not None else {}
+    return Half(name, blocks, retention(cell, params, trace), relative, decay, exponents)
+
+
+def profiled(cell: Cell, params: tuple[Layer, ...], xs: Array, lengths: Any, key: Array) -> Array:
+    """log10 of the gradient of v · y to every state, [halves, B, lag]."""
+    both = params[0].backward is not None
+    net = network(cell, readout="last", layers=len(params), bidirectional=both)
+    F = jax.eval_shape(partial(unroll_stack, cell), params, xs).ys.shape[-1]
+    dtype = jnp.result_type(*jax.tree.leaves(params))
+    head = Dense(jnp.eye(F, dtype=dtype), jnp.zeros(F, dtype))
+    v = jax.random.normal(key, (len(xs), F), dtype)
+
+    def along(predictions: Array, targets: Array, mask: Any) -> Array:
+        return (predictions * targets).sum()
+
+    def profile(params: Any) -> Array:
+        whole = NetworkParams(None, params, head)
+        return gradient_profile(net, whole, xs, v, lengths=lengths, loss=along).log10
+
+    return jax.jit(profile)(params)
+
+
+def retention(cell: Cell, params: Params, trace: Trace) -> np.ndarray | None:
+    """The mean factor by which `update` itself passes each unit's memory on, [H]: the forget gate of an LSTM, the keep
+    gate of a GRU. None where nothing is passed on, as in a plain RNN, or where the product is in `update`."""
+    if not jax.tree.leaves(jax.eval_shape(cell.recur, params, jax.eval_shape(cell.start, params))):
+        return None
+    path = direct_path(cell)
+
+    def gate(state: Any, u: Any) -> Array:
+        leaves, tree = jax.tree.flatten(state)
+        ones = tree.unflatten([jnp.zeros_like(s) for s in leaves[:-1]] + [jnp.ones_like(leaves[-1])])
+        return jax.tree.leaves(jax.jvp(lambda s: path.step(params, s, u), (state,), (ones,))[1])[-1]
+
+    gates = jax.jit(lambda trace: jax.vmap(jax.vmap(gate))(trace.before, trace.us))(trace)
+    weights = jnp.ones(gates.shape[:2]) if trace.mask is None else trace.mask
+    mean = np.asarray((gates * weights[..., None]).sum((0, 1)) / jnp.maximum(weights.sum(), 1))
+    return mean if mean.any() else None
+
+
+def reach(half: Half) -> str:
+    """How fast the gradient shrinks."""
+    factor, (hundredth, millionth) = half.decay.factor, half.horizons
+    if factor >= 1:
+        return f"The gradient does not shrink going back: it changes by {factor:.4g} a step ({half.name})."
+    return (
+        f"Going back, the gradient shrinks by {factor:.4g} a step: a hundredth is left after {hundredth:.0f} steps, "
+        f"a millionth after {millionth:.0f} ({half.name}, which reaches farthest)."
+    )
+
+
+def holding(half: Half) -> str:
+    """What the state does by itself."""
+    if half.exponents is None:
+        return f"Too few steps to say what the state does in the long run: {LEAST} are needed."
+    value, error = float(half.exponents.exponents[:, 0].mean()), float(half.exponents.error[:, 0].mean())
+    number = f"leading exponent {value:.3g} ± {error:.1g} a step"
+    if value > 2 * error and value > 1e-3:
+        return f"The state is chaotic: a small difference grows e-fold every {1 / value:.0f} steps ({number})."
+    if value > -1e-3 - 2 * error:
+        return f"The state holds: a small difference neither grows nor shrinks ({number})."
+    return f"The state forgets: a small difference shrinks e-fold every {-1 / value:.0f} steps ({number})."
+
+
+def consequence(half: Half, T: int) -> str:
+    """What follows for sequences of this length."""
+    log10 = float(np.nanmedian(half.log10[:, -1])) if np.isfinite(half.log10[:, -1]).any() else -np.inf
+    share = f"at {T - 1} steps back the gradient is 10^{log10:.1f} of what it is at the last step"
+    if log10 > 2:
+        return f"For T = {T} it explodes ({share}): clip it, or scale the recurrent weights down."
+    if log10 >= -2:
+        return f"For T = {T} the first step is within reach ({share})."
+    if log10 >= -6:
+        return f"For T = {T} the first step is hard to learn from ({share})."
+    return (
+        f"For T = {T} the first step is out of reach ({share}): gates that keep more, or a residual path, would help."
+    )
