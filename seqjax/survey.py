@@ -49,10 +49,22 @@ class Survey:
     T: int
     halves: tuple[Half, ...]
 
+    @property
+    def farthest(self) -> Half:
+        """The part in which a gradient reaches farthest: of all where every layer runs forwards, else of the top layer,
+        as below it a gradient comes from both ends."""
+        top = self.halves[-2:] if self.bidirectional else self.halves
+        return max(top, key=lambda half: half.decay.factor)
+
+    @property
+    def bidirectional(self) -> bool:
+        """Whether layers run in both directions."""
+        return self.halves[-1].name.endswith("backward")
+
     def verdict(self) -> list[str]:
         """Three lines in plain words: how far the gradient reaches, what the state does, what follows for T."""
-        best = max(self.halves, key=lambda half: half.decay.factor)
-        return [reach(best), holding(best), consequence(best, self.T)]
+        lag = self.T // 2 if self.bidirectional else self.T - 1
+        return [reach(self.farthest), holding(self.farthest), consequence(self.farthest, lag)]
 
 
 def survey(
@@ -166,16 +178,15 @@ def holding(half: Half) -> str:
     return f"The state forgets: a small difference shrinks e-fold every {-1 / value:.0f} steps ({number})."
 
 
-def consequence(half: Half, T: int) -> str:
-    """What follows for sequences of this length."""
-    log10 = float(np.nanmedian(half.log10[:, -1])) if np.isfinite(half.log10[:, -1]).any() else -np.inf
-    share = f"at {T - 1} steps back the gradient is 10^{log10:.1f} of what it is at the last step"
+def consequence(half: Half, lag: int) -> str:
+    """What follows for the step that is farthest from an end."""
+    middle = half.log10[:, lag]
+    log10 = float(np.median(middle[~np.isnan(middle)])) if (~np.isnan(middle)).any() else -np.inf
+    share = f"{lag} steps back the gradient is 10^{log10:.1f} of what it is at the end"
     if log10 > 2:
-        return f"For T = {T} it explodes ({share}): clip it, or scale the recurrent weights down."
+        return f"It explodes: {share}. Clip it, or scale the recurrent weights down."
     if log10 >= -2:
-        return f"For T = {T} the first step is within reach ({share})."
+        return f"The farthest step is within reach: {share}."
     if log10 >= -6:
-        return f"For T = {T} the first step is hard to learn from ({share})."
-    return (
-        f"For T = {T} the first step is out of reach ({share}): gates that keep more, or a residual path, would help."
-    )
+        return f"The farthest step is hard to learn from: {share}."
+    return f"The farthest step is out of reach: {share}."

@@ -39,9 +39,8 @@ def read(path: Path, D: int) -> tuple[Array, Any]:
     if xs.ndim == 2:
         xs = xs[None]
     if xs.ndim != 3 or xs.shape[2] != D:
-        raise ValueError(
-            f"--data {path} must hold [B, T, D] or [T, D] with D = {D}, as the model reads, got {xs.shape}"
-        )
+        shape = list(xs.shape)
+        raise ValueError(f"--data {path} must hold [B, T, D] or [T, D] with the model's D = {D}, got {shape}")
     return jnp.asarray(xs, jnp.float32), lengths
 
 

@@ -68,15 +68,15 @@ def horizon(options: Horizon) -> None:
 
 
 def table(found: Survey) -> Table:
-    """A row for every layer and direction."""
-    rows = [row(half) for half in found.halves]
-    grid = Table(*rows[0])
-    for each in rows:
-        grid.add_row(*each.values())
+    """A column for every layer and direction."""
+    columns = [column(half) for half in found.halves]
+    grid = Table(*(each["part"] for each in [{"part": ""}, *columns]))
+    for name in list(columns[0])[1:]:
+        grid.add_row(name, *(each[name] for each in columns))
     return grid
 
 
-def row(half: Half) -> dict[str, str]:
+def column(half: Half) -> dict[str, str]:
     """One layer and direction, in words."""
     radius = ", ".join(f"{gate} {block.spectral_radius:.2f}" for gate, block in half.blocks.items())
     sigma = ", ".join(f"{gate} {block.sigma_max:.2f}" for gate, block in half.blocks.items())
