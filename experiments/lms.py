@@ -71,9 +71,10 @@ def measure(config: Config) -> xr.Dataset:
             return jnp.linalg.norm(found.weights - wanted, axis=1)
 
         single = np.stack([jax.jit(jax.vmap(partial(path, share)))(xs) for share in config.path_shares])
-    mean = [filters.lms_mean(R, wanted, step=share * bound, steps=config.steps) for share in config.mean_shares]
     size, keep = np.linalg.norm(wanted), np.unique(np.geomspace(1, config.steps, 200).astype(int)) - 1
-    distance = np.linalg.norm(np.stack(mean) - wanted, axis=2) / size
+    with np.errstate(over="ignore", invalid="ignore"):  # above the bound
+        mean = [filters.lms_mean(R, wanted, step=share * bound, steps=config.steps) for share in config.mean_shares]
+        distance = np.linalg.norm(np.stack(mean) - wanted, axis=2) / size
     return xr.Dataset(
         {
             "mean": (("mean_share", "step"), distance[:, keep]),

@@ -65,10 +65,11 @@ def measure(config: Config) -> xr.Dataset:
         ]
     paths = np.concatenate([np.broadcast_to(first.h, (len(paths), config.starts, 2))[:, :, None], np.stack(paths)], 2)
     poles = np.stack([filters.poles(MATRICES[name]) for name in config.matrices])
+    parts = np.stack([np.real(poles), np.imag(poles)], -1)
     return xr.Dataset(
         {
             "path": (("matrix", "start", "step", "axis"), paths),
-            "pole": (("matrix", "rank", "part"), np.stack([poles.real, poles.imag], -1)),
+            "pole": (("matrix", "rank", "part"), parts),
         },
         {"matrix": list(config.matrices), "part": ["re", "im"]},
     )

@@ -10,6 +10,7 @@ step that is reset forgets what came before: its Jacobian is 0. A trace does not
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -156,11 +157,13 @@ def pull(
     def back(state: State, u: Any, v: State) -> tuple[State, State]:
         if nudged is None:
             return jax.vjp(lambda s: cell.step(params, s, u), state)[1](v)[0], v
-        return jax.vjp(lambda s, n: nudged(params, s, u, n), state, jax.tree.map(jnp.zeros_like, v))[1](v)
+        step: Any = partial(nudged, params)
+        to_state, _, to_nudge = jax.vjp(step, state, u, jax.tree.map(jnp.zeros_like, v))[1](v)
+        return to_state, to_nudge
 
     def body(carry: Any, step: Any) -> Any:
         u, state, valid, fresh, arrives = step
-        here, lost = plus(*carry, arrives)
+        here, lost = plus(carry[0], carry[1], arrives)
         passed, seen = jax.vmap(back, -1, -1)(state, u, here.direction)
         passed = select(valid, passed, here.direction)
         if fresh is not None:

@@ -62,20 +62,24 @@ def lyapunov(
     require_cell(cell)
     require_sizes(every=every, blocks=blocks)
     steps = steps_of(xs, rank=2)
-    N = sum(math.prod(s.shape) for s in jax.tree.leaves(jax.eval_shape(cell.start, params)))
-    k = N if k is None else k
-    require_sizes(k=k)
-    if k > N:
-        raise ValueError(f"k must be at most N = {N}, the numbers that the carry of {cell.name!r} holds, got {k}")
     require_steps(steps.xs.shape[0], burn_in, settle, every * blocks)
     if state is not None:
         state = add_batch(state, steps.batched)
         check_state(cell, params, state, steps.xs.shape[-1])
         state = batch_last(state)
-    frame = orthonormal(jax.random.normal(jax.random.key(0) if key is None else key, (N, k)))[0]
+    frame = first_frame(cell, params, k, jax.random.key(0) if key is None else key)
     logs = growth(cell, params, steps.xs, state, frame, burn_in, settle, every)
-    found = drop_batch(batch_first(averaged(logs, blocks)), steps.batched)
-    return Lyapunov(*found)
+    return Lyapunov(*drop_batch(batch_first(averaged(logs, blocks)), steps.batched))
+
+
+def first_frame(cell: Cell, params: Params, k: int | None, key: Array) -> Array:
+    """k orthonormal columns [N, k] at random; ValueError unless 1 <= k <= N."""
+    N = sum(math.prod(s.shape) for s in jax.tree.leaves(jax.eval_shape(cell.start, params)))
+    k = N if k is None else k
+    require_sizes(k=k)
+    if k > N:
+        raise ValueError(f"k must be at most N = {N}, the numbers that the carry of {cell.name!r} holds, got {k}")
+    return orthonormal(jax.random.normal(key, (N, k)))[0]
 
 
 def require_steps(T: int, burn_in: int, settle: int, least: int) -> None:

@@ -17,6 +17,7 @@ from oracle import (
     close,
     differentiated,
     each_cell,
+    each_distinct_cell,
     each_maker,
     generic,
     jiggle,
@@ -209,7 +210,7 @@ def test_vmap_over_seeds_equals_a_loop(cell):
         close(jax.tree.map(lambda a, seed=seed: a[seed], traces), unroll(cell, params, xs))
 
 
-@each_cell
+@each_distinct_cell
 def test_a_second_call_with_the_same_shapes_does_not_trace_again(cell):
     """Neither a run nor its gradient, whatever the values and lengths."""
     traced, counts = [], []

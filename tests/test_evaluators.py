@@ -11,7 +11,7 @@ from oracle import (
     D,
     T,
     close,
-    each_cell,
+    each_distinct_cell,
     generic,
     jiggle,
     random_mask,
@@ -51,7 +51,7 @@ def everything(cell, evaluator, scale=1.0, **options):
     return derivatives(cell, evaluator, **options)(point, direction)
 
 
-@each_cell
+@each_distinct_cell
 def test_the_default_equals_the_plain_scan(cell):
     """Backwards and in two chunks and a rest for good measure, as each is an option of its own."""
     close(everything(cell, "auto", chunk=4, reverse=True), everything(cell, "scan", reverse=True))

@@ -141,7 +141,8 @@ def test_a_terminal_shows_the_complaint_too():
 
 def test_help_and_list():
     """Names and summaries; the settings of one."""
-    assert all(name in call("list", check=0).stdout for name in EXPERIMENTS)
+    listed = call("list", check=0).stdout
+    assert all(name in listed for name in EXPERIMENTS)
     assert "--learning-rate" in call("run", "recall", "--help", check=0).stdout
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from oracle import B, H, close, each_cell, random_xs
+from oracle import B, H, close, each_distinct_cell, random_xs
 
 from seqjax import gru, lstm, rnn
 from seqjax.unroll.linear import multiplied_out
@@ -116,7 +116,7 @@ def around(cell):
     return draws(jax.tree.map(lambda p: jax.ShapeDtypeStruct(p.shape, float), params), 1), *draws(many, 2)
 
 
-@each_cell
+@each_distinct_cell
 def test_every_equation(cell):
     """To its params as well, matrices included where it reads them."""
     assert_same(both_ways, partial(updated, cell), around(cell))

@@ -1,5 +1,6 @@
 """Which runs solved the task, how well a predictor ranks them, and how they fall into bins."""
 
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ from experiments.trainability.configurations import Config
 from seqjax.statistics import Mean, auroc
 
 EDGES = np.array([-12.0, -9, -6, -4, -3, -2, -1, 0, 2])  # of the bins of log10 of the share that arrives
+LITTLE, MUCH = -3.0, -1.0  # log10 of the share: too little, and enough for most
 
 
 def solved(dataset: Any) -> np.ndarray:
@@ -26,6 +28,15 @@ def areas(config: Config, dataset: Any, name: str = "share") -> dict[str, Mean]:
         if outcome[own].any() and not outcome[own].all():
             found[label] = auroc(values[own], outcome[own])
     return found
+
+
+def surprises(dataset: Any) -> str:
+    """Where the share says nothing: runs that much of the gradient reached and that failed all the same."""
+    missed = (dataset.share.values > MUCH) & ~solved(dataset)
+    pairs = zip(dataset.cell.values[missed], dataset.start.values[missed], strict=True)
+    counted = Counter(f"{cell} {start}" for cell, start in pairs)
+    kinds = ", ".join(f"{number} {kind}" for kind, number in counted.items()) or "none"
+    return f"Not solved although more than a tenth arrived: {kinds}."
 
 
 def binned(dataset: Any) -> list[tuple[str, np.ndarray]]:
