@@ -7,6 +7,7 @@ from experiments import (
     cell_step,
     costs,
     counting,
+    depth,
     filters,
     horizon,
     jacobian_decay,
@@ -21,6 +22,6 @@ from experiments import (
 from seqjax.report import Experiment
 
 TRAINED = (recall, horizon, vowels, variants, counting, trainability)
-ANALYSED = (filters, modes, lms, adaptive_pole, jacobian_decay, lyapunov)
+ANALYSED = (filters, modes, lms, adaptive_pole, jacobian_decay, depth, lyapunov)
 COUNTED = (book, cell_step, costs, benchmark)
 EXPERIMENTS: dict[str, Experiment] = {each.EXPERIMENT.name: each.EXPERIMENT for each in (*TRAINED, *ANALYSED, *COUNTED)}

@@ -170,8 +170,8 @@ def table(config: Config, dataset: Any) -> list[dict[str, str]]:
         cells = {}
         for q in config.variances:
             lines = dataset.log10.sel(start=start, variance=q).values
-            cells[f"q = {q:g}"] = words(lines[:, -1], 1) if whole else words(factors(lines))
-        rows.append({"start": start, "what": "log10 at the end" if whole else "factor a step", **cells})
+            cells[f"q = {q:g}"] = f"{lines[:, -1].mean():.1f}" if whole else f"{factors(lines).mean():.3f}"
+        rows.append({"start": start, "mean": "log10, end" if whole else "a step", **cells})
     return rows
 
 

@@ -198,6 +198,48 @@ def test_horizon_refuses(factor, eps):
         seqjax.horizon(factor, eps)
 
 
+def test_half_life_and_reachable_steps():
+    """ln 0.5 / ln γ; and how many lags are at 1e-20 or above, as Pascanu et al. count, with missing ones left out."""
+    np.testing.assert_allclose(seqjax.half_life(0.9), 6.579, atol=1e-3)
+    log10 = np.array([[0.0, -10, -20, -30], [0.0, -1, np.nan, np.nan], [-np.inf] * 4])
+    assert seqjax.reachable_steps(log10).tolist() == [3, 2, 0]
+    assert seqjax.reachable_steps(log10, bound=1e-9).tolist() == [1, 2, 0]
+    with pytest.raises(ValueError, match="bound must be above 0"):
+        seqjax.reachable_steps(log10, bound=0.0)
+
+
+def test_profile_of_a_hundred_thousand_steps():
+    """In float32, of a network that shrinks gradients by 0.7 and of one that lets them grow by 1.1 a step."""
+    steps = 100_000
+    for g in (0.7, 1.1):
+        net = seqjax.network(seqjax.one_pole(), readout="last")
+        params = net.init(jax.random.key(0), 1, 2, 2)
+        pole = replace(params.body[0].forward, α=jnp.full(2, g, "float32"))
+        params = replace(params, body=(replace(params.body[0], forward=pole),))
+        profile = seqjax.gradient_profile(net, params, jnp.zeros((1, steps, 1), "float32"), jnp.zeros(1, int))
+        decay = seqjax.fit_decay(profile.log10[0], last=steps)
+        np.testing.assert_allclose(decay.factor, g, rtol=1e-6)
+        np.testing.assert_allclose(
+            profile.log10[0, 0, -1] - profile.log10[0, 0, 0], (steps - 1) * np.log10(g), rtol=1e-5
+        )
+    assert (jnp.diff(profile.mean_log10[0]) > 0).all()
+
+
+def test_input_profile_ends_at_the_receptive_field_and_is_flat_in_a_pool():
+    """Of models without a state: a causal convolution of four taps, read at the end, and a mean over time."""
+    taps, xs, targets = jnp.array([0.4, 0.3, 0.2, 0.1]), jax.random.normal(jax.random.key(0), (B, T, K)), jnp.arange(B)
+    conv = lambda xs: jnp.einsum("k,bkd->bd", taps[::-1], xs[:, -4:])  # noqa: E731
+    found = seqjax.input_profile(conv, xs, targets).log10[0]
+    assert (found[:, 4:] == -np.inf).all()
+    np.testing.assert_allclose(10 ** (found[:, :4] - found[:, :1]), jnp.tile(taps / taps[0], (B, 1)), rtol=1e-10)
+    pooled = seqjax.input_profile(lambda xs: xs.mean(1), xs, targets, lengths=jnp.array([T, 2, 0])).log10[0]
+    np.testing.assert_allclose(pooled[0], pooled[0, 0])
+    assert np.isnan(pooled[1, 2:]).all()
+    assert np.isnan(pooled[2]).all()
+    with pytest.raises(ValueError, match="one row of targets each"):
+        seqjax.input_profile(conv, xs, targets[:2])
+
+
 def test_fit_decay_recovers_geometric_decay():
     """Exactly without noise; within its own interval with it."""
     lags = np.arange(41)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from seqjax import rate
-from seqjax.statistics import difference, mean
+from seqjax.statistics import auroc, difference, mean
 
 Z = 1.959963984540054  # 97.5th percentile of the standard normal
 
@@ -85,3 +85,27 @@ def test_one_value_has_no_interval_and_none_is_refused():
         mean([])
     with pytest.raises(ValueError, match="others must be at least one number"):
         difference([1.0], [])
+
+
+def test_area_under_the_roc_curve():
+    """How often a success is ahead, ties counting half: as scikit-learn's, and 1 and 0 at the extremes."""
+    scores, outcomes = np.array([0.1, 0.4, 0.35, 0.8, 0.4]), np.array([0, 0, 1, 1, 1])
+    found = auroc(scores, outcomes)
+    assert found.value == (1 + 0 + 1 + 1 + 1 + 0.5) / 6
+    assert found.low <= found.value <= found.high
+    assert auroc([1.0, 2.0, 3.0], [False, True, True]).value == 1
+    assert auroc([3.0, 2.0, 1.0], [False, True, True]).value == 0
+    rng = np.random.default_rng(0)
+    wide, narrow = (auroc(rng.standard_normal(n) + (np.arange(n) % 2), np.arange(n) % 2) for n in (40, 4000))
+    assert narrow.high - narrow.low < 0.2 * (wide.high - wide.low)
+    assert narrow.low < 0.760 < narrow.high  # Φ(1/√2)
+
+
+NOT_RANKED = [([1.0], [1]), ([1.0, 2.0], [1]), ([1.0, np.nan], [1, 0]), ([1.0, 2.0], [1, 1])]
+
+
+@pytest.mark.parametrize(("scores", "outcomes"), NOT_RANKED)
+def test_area_under_the_roc_curve_refuses(scores, outcomes):
+    """One outcome alone, other lengths, and what is not a number."""
+    with pytest.raises(ValueError, match="must be"):
+        auroc(scores, outcomes)
