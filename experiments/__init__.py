@@ -11,6 +11,7 @@ from experiments import (
     filters,
     horizon,
     jacobian_decay,
+    latch,
     lms,
     lyapunov,
     modes,
@@ -21,7 +22,7 @@ from experiments import (
 )
 from seqjax.report import Experiment
 
-TRAINED = (recall, horizon, vowels, variants, counting, trainability)
+TRAINED = (recall, horizon, vowels, variants, counting, latch, trainability)
 ANALYSED = (filters, modes, lms, adaptive_pole, jacobian_decay, depth, lyapunov)
 COUNTED = (book, cell_step, costs, benchmark)
 EXPERIMENTS: dict[str, Experiment] = {each.EXPERIMENT.name: each.EXPERIMENT for each in (*TRAINED, *ANALYSED, *COUNTED)}

@@ -41,6 +41,7 @@ from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius
 from seqjax.stack import Layer, init_stack, unroll_stack
 from seqjax.statistics import rate
 from seqjax.streaming import Stream, streaming
+from seqjax.superposition import superposition
 from seqjax.survey import Survey, survey
 from seqjax.sweep import Plan
 from seqjax.train import Recipe, begin_many, evaluate, sweep, sweep_recipe, train, train_many

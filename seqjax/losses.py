@@ -59,3 +59,13 @@ def within(tolerance: float) -> Callable[..., Array]:
         return masked_mean(close.astype(outputs.dtype), mask)
 
     return score
+
+
+@cache
+def explained(variance: float) -> Callable[..., Array]:
+    """Score function: 1 - squared error over the target's variance, so that the best constant answer scores 0."""
+
+    def score(outputs: Array, targets: Array, mask: Array | None = None) -> Array:
+        return 1 - squared_error(outputs, targets, mask) / variance
+
+    return score

@@ -13,7 +13,7 @@ RANKS = {
     0: ("core", "sequences", "losses", "sweep", "statistics", "progress", "stopwatch", "jaxprs"),
     1: ("gated", "dropout", "gradients", "horizon", "parallel", "spectrum", "tasks"),
     2: ("cells", "filters", "init", "unroll"),
-    3: ("stack", "jacobian"),
+    3: ("stack", "jacobian", "superposition"),
     4: ("network", "deep", "lyapunov", "bptt", "interop"),
     5: ("train", "cost", "streaming", "profile"),
     6: ("report", "survey"),

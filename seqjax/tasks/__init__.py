@@ -5,6 +5,7 @@ from collections.abc import Callable
 from seqjax.tasks.adding import adding
 from seqjax.tasks.arrays import classification
 from seqjax.tasks.counting import counting
+from seqjax.tasks.nonlinear import best_linear_error, gate, latch, threshold
 from seqjax.tasks.parity import parity
 from seqjax.tasks.recall import recall
 from seqjax.tasks.task import Batch, Task
@@ -16,6 +17,9 @@ TASKS: dict[str, Callable[..., Task]] = {
     "vowels": vowels,
     "counting": counting,
     "parity": parity,
+    "threshold": threshold,
+    "gate": gate,
+    "latch": latch,
 }
 
 __all__ = [
@@ -23,12 +27,16 @@ __all__ = [
     "Batch",
     "Task",
     "adding",
+    "best_linear_error",
     "classification",
     "counting",
+    "gate",
     "japanese_vowels",
+    "latch",
     "parity",
     "recall",
     "task_named",
+    "threshold",
     "vowels",
 ]
 
