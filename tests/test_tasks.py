@@ -163,7 +163,10 @@ def test_chance_in_classification_is_the_largest_class():
         (lambda: recall(length=3, alphabet=0), "alphabet must be"),
         (lambda: adding(length=1), "at least 2"),
         (lambda: adding(length=2.5), "length must be"),
-        (lambda: task_named("copying"), "'copying': known tasks are adding, counting, parity, recall, vowels"),
+        (
+            lambda: task_named("copying"),
+            "'copying': known tasks are adding, counting, gate, latch, parity, recall, threshold, vowels",
+        ),
     ],
 )
 def test_what_is_not_a_task_is_refused(make, message):
