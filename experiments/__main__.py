@@ -3,21 +3,18 @@
 Exit code 0 if every claim that is expected to hold does, 1 if one does not, 2 for a bad call (nothing is then written).
 """
 
-import io
 import sys
-from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
-import tyro
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from experiments import EXPERIMENTS
-from seqjax.cli.arguments import one_line
+from seqjax.cli.arguments import parse
 from seqjax.report import Claim, Experiment, require_writable, run_experiment, write_page
 from seqjax.sweep import cores
 
@@ -50,7 +47,7 @@ def main(args: list[str]) -> int:
     if command not in ("run", "report", "all"):
         raise ValueError(f"unknown command {command!r}: known are {COMMANDS}")
     names = [name for name in rest[: first_flag(rest)] if command == "run"]
-    options, rest = parse(Options, rest[len(names) :], Options(), partly=True)
+    options, rest = parse(Options, rest[len(names) :], default=Options(), partly=True)
     if command == "report":
         refuse(rest)
         require_writable(options.out)
@@ -83,26 +80,9 @@ def run(names: list[str], options: Options, overrides: list[str]) -> int:
 def configured(experiment: Experiment, options: Options, overrides: list[str]) -> Any:
     """An experiment's settings from the command line, checked."""
     base = experiment.config(**(experiment.quick if options.quick else {}))
-    config = parse(experiment.config, overrides, base, prog=f"python -m experiments run {experiment.name}")
+    config = parse(experiment.config, overrides, default=base, prog=f"python -m experiments run {experiment.name}")
     experiment.check(config)
     return config
-
-
-def parse(kind: type, args: list[str], default: Any, *, partly: bool = False, prog: str | None = None) -> Any:
-    """Let tyro read the arguments; its boxed complaint becomes a ValueError of one line.
-
-    `partly` returns what was read and the arguments that `kind` does not know.
-    """
-    complaint = io.StringIO()
-    try:
-        with redirect_stderr(complaint):
-            return tyro.cli(
-                kind, args=args, default=default, return_unknown_args=partly, add_help=not partly, prog=prog
-            )
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        raise ValueError(one_line(complaint.getvalue())) from None
 
 
 def refuse(rest: list[str]) -> None:

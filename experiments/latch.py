@@ -136,9 +136,14 @@ def figure(config: Config, dataset: Any) -> Any:
             dots = place + shift + beside(len(values), 0.05)
             axes.plot(dots, values, "o", color=COLOURS[cell], alpha=0.7, label=NAMES[cell] if place == 0 else None)
     axes.axhline(1, color=GREY, linewidth=1, linestyle="--")
-    axes.annotate("best linear recursion of any order", (len(places) - 0.55, 1.06), color=GREY, fontsize=9, ha="right")
+    axes.annotate("best linear recursion of any order", (len(places) - 0.55, 1.3), color=GREY, fontsize=9, ha="right")
     axes.set_xticks(places, config.tasks)
-    axes.set(yscale="log", xlim=(-0.5, len(places) - 0.5), ylabel="squared error over that of the best linear one")
+    axes.set(
+        yscale="log",
+        ylim=(None, 3),
+        xlim=(-0.5, len(places) - 0.5),
+        ylabel="squared error over that of the best linear one",
+    )
     axes.set_title(f"What linearity cannot do; every seed, H = {config.hidden}, T = {config.length}")
     axes.legend(frameon=False, loc="lower left")
     return fig

@@ -1,6 +1,7 @@
 """seqjax: recurrent sequence models in JAX; how far back they can learn, measured."""
 
 from seqjax import filters, init, tasks
+from seqjax.adjoints import Adjoints, pullback
 from seqjax.cells import (
     CELLS,
     cell_named,
@@ -25,15 +26,7 @@ from seqjax.dropout import Dropout
 from seqjax.gated import gated
 from seqjax.gradients import adam, clip_by_global_norm
 from seqjax.horizon import Decay, fit_decay, half_life, horizon, reachable_steps
-from seqjax.jacobian import (
-    Adjoints,
-    Parts,
-    Product,
-    pullback,
-    split_jacobians,
-    step_jacobians,
-    suffix_products,
-)
+from seqjax.jacobian import Parts, Product, split_jacobians, step_jacobians, suffix_products
 from seqjax.lyapunov import Lyapunov, kaplan_yorke, lyapunov
 from seqjax.network import Network, network
 from seqjax.profile import Profile, direct_path, gradient_profile, input_profile

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from seqjax.core import Cell, Params, factory
+from seqjax.core import Cell, Params, factory, require_cell
 from seqjax.stack import Layer, StackTrace, require_layers
 from seqjax.unroll import Trace
 
@@ -20,11 +20,14 @@ def deep(cell: Cell, *, residual: bool = False) -> Cell:
     as a step of the whole then has no order.
     """
 
+    require_cell(cell)
+
     def start(params: tuple[Layer, ...]) -> tuple[Any, ...]:
         require_forward(params)
         return tuple(cell.start(layer.forward) for layer in params)
 
     def project(params: tuple[Layer, ...], x: Any) -> Any:
+        require_forward(params)
         return cell.project(params[0].forward, x)
 
     def update(params: tuple[Layer, ...], state: Any, u: Any, a: tuple[()]) -> tuple[Any, ...]:
@@ -62,6 +65,8 @@ def climb(
 def require_forward(params: Any) -> None:
     """ValueError unless params are layers that all run forwards."""
     require_layers(params)
+    if not params:
+        raise ValueError("params must hold at least one layer, got none")
     if any(layer.backward is not None for layer in params):
         raise ValueError("params must run forwards alone: ask each direction of a bidirectional layer by itself")
 

@@ -20,6 +20,14 @@ def safe_norm(x: Array, axis: int = 0) -> Array:
     return (jnp.sqrt(((x / scale) ** 2).sum(axis, keepdims=True)) * scale).squeeze(axis)
 
 
+def compensated(total: Array, more: Array) -> tuple[Array, Array]:
+    """(total + more, what rounding lost of it), so that a hundred thousand terms add up to all digits (Knuth 1969)."""
+    both = total + more
+    added = both - total
+    lost = (total - (both - added)) + (more - added)
+    return both, jnp.where(jnp.isfinite(both), lost, 0)
+
+
 def global_norm(tree: Any) -> Array:
     """Euclidean norm of all arrays together; infinite or NaN only where an entry, or the true norm, is."""
     return safe_norm(jnp.stack([safe_norm(leaf.ravel()) for leaf in jax.tree.leaves(tree)]))

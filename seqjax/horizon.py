@@ -23,11 +23,13 @@ def fit_decay(log10: Any, *, first: int = 1, last: int = 40) -> Decay:
     """Fit γ = exp(mean over rows of the slope of log norm against lag), lags first..last of log10 norms [B, lag].
 
     Each row is fitted up to its first zero (-inf), or its end (NaN). Rows with fewer than two lags say nothing and are
-    left out; γ is 0 where all others are dead, and ValueError is raised where none is left.
+    left out; γ is 0 where all others are dead. ValueError where none is left, and for a gradient that has overflowed.
     """
     if np.ndim(log10) != 2:
         raise ValueError(f"log10 must be [B, lag], such as profile.log10[0], got shape {np.shape(log10)}")
     logs = np.asarray(log10, np.float64)[:, first : last + 1] * np.log(10)
+    if np.isposinf(logs).any():
+        raise ValueError("log10 holds infinity: the gradient overflowed, and no decay can be fitted to it")
     rows = logs[~np.isnan(logs[:, :2]).any(1)] if logs.shape[1] > 1 else logs[:0]
     if not len(rows):
         raise ValueError(f"log10 must hold at least two of the lags {first}..{last} in some row to fit a decay")

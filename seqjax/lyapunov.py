@@ -10,6 +10,7 @@ decays by exp(λ_1) a step.
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import jax
@@ -85,7 +86,7 @@ def first_frame(cell: Cell, params: Params, k: int | None, key: Array) -> Array:
 def require_steps(T: int, burn_in: int, settle: int, least: int) -> None:
     """ValueError where too few steps are left to measure."""
     for name, value in (("burn_in", burn_in), ("settle", settle)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
             raise ValueError(f"{name} must be a whole number of steps from 0, got {value!r}")
     if T - burn_in - settle < least:
         given = f"burn_in {burn_in} and settle {settle} leave {T - burn_in - settle} of T = {T}"
@@ -96,12 +97,12 @@ def growth(
     cell: Cell, params: Params, xs: Array, state: Any, frame: Array, burn_in: int, settle: int, every: int
 ) -> Array:
     """ln |R_ii| of every measured step, [n, k, B]; where the frame is not orthonormalised it is 0, and the next has it.
-
-    Inside layout: xs [T, D, B].
+    NaN throughout for a row whose state does not stay finite. Inside layout: xs [T, D, B].
     """
     T, _, B = xs.shape
     trace = scan(cell, params, xs, state)
     us, before = jax.tree.map(lambda a: a[burn_in:], (trace.us, trace.before))
+    lost = jnp.stack([~jnp.isfinite(s).all((0, *range(1, s.ndim - 1))) for s in jax.tree.leaves(trace.after)]).any(0)
     due = np.arange(1, T - burn_in + 1)
     due = (due % every == 0) | (due == settle) | (due == len(due))
 
@@ -116,7 +117,8 @@ def growth(
 
     dtype = jnp.result_type(*jax.tree.leaves(before))
     first = jnp.broadcast_to(frame[..., None], (*frame.shape, B)).astype(dtype)
-    return jax.lax.scan(body, first, (us, before, jnp.asarray(due)))[1][settle:]
+    logs = jax.lax.scan(body, first, (us, before, jnp.asarray(due)))[1][settle:]
+    return jnp.where(jnp.broadcast_to(lost, logs.shape), jnp.nan, logs)
 
 
 def orthonormal(A: Array) -> tuple[Array, Array]:

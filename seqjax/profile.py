@@ -1,7 +1,7 @@
 """How far back a gradient reaches: ‖dL/ds_t‖ over the whole carry, from one backward pass, in log10.
 
 In a network whose layers run forwards the pass rescales at every step, so that nothing overflows or underflows at any
-length; where a layer runs backwards the gradient is autodiff's, in the range of its dtype.
+length; where a layer runs backwards, or under zoneout, the gradient is autodiff's, in the range of its dtype.
 """
 
 import math
@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from seqjax.adjoints import poisoned, pull
 from seqjax.core import Cell
 from seqjax.deep import as_one, climb, deep
 from seqjax.gradients import safe_norm
-from seqjax.jacobian import pull
 from seqjax.losses import cross_entropy
 from seqjax.network import Network, affine
 from seqjax.sequences import Steps, batch_first, checked_mask, checked_tokens
@@ -70,10 +70,9 @@ def gradient_profile(
     if network.readout not in ("last", "every"):
         raise ValueError(f'network must read "last" or "every", so that there is one loss, got {network.readout!r}')
     steps = network.steps(params, xs, lengths=lengths)
-    if not steps.batched or jnp.shape(targets)[:1] != steps.xs.shape[-1:]:
-        raise ValueError(
-            f"xs must be a batch with one row of targets each, got {jnp.shape(xs)} and {jnp.shape(targets)}"
-        )
+    if not steps.batched or not len(xs) or jnp.shape(targets)[:1] != steps.xs.shape[-1:]:
+        given = f"{jnp.shape(xs)} and {jnp.shape(targets)}"
+        raise ValueError(f"xs must be a batch, of at least one row, with one row of targets each, got {given}")
     judged = steps.mask.T if network.readout == "every" and steps.mask is not None else None
     if loss is cross_entropy:
         checked_tokens(targets, judged, params.head.W.shape[0], "targets")
@@ -82,7 +81,8 @@ def gradient_profile(
         return summed(loss, batch_first(predictions), jnp.asarray(targets), judged)
 
     reverses = [reverse for layer in params.body for _, reverse in layer.halves()]
-    adjoints, scale = (plainly if any(reverses) else rescaling)(network, params, steps, total)
+    zoned = network.dropout is not None and bool(network.dropout.zoneout)
+    adjoints, scale = (plainly if zoned or any(reverses) else rescaling)(network, params, steps, total)
     return by_lag(adjoints, scale, steps.mask, reverses)
 
 
@@ -120,7 +120,7 @@ def rescaling(network: Network, params: Any, steps: Steps, total: Callable[[Arra
     arriving = to_after if network.readout == "every" else None
     nudged = partial(climb, network.cell, network.residual)
     found = pull(whole, params.body, trace.us, trace.before, steps.mask, None, to_final, arriving, nudged=nudged)
-    return found.direction, found.log_norm
+    return found.direction, poisoned(found.log_norm, trace.after)
 
 
 def by_lag(adjoints: Any, scale: Any, mask: Array | None, reverses: list[bool]) -> Profile:
@@ -164,6 +164,8 @@ def input_profile(
         raise ValueError(f"xs must be a batch [B, T, D] with one row of targets each, got {jnp.shape(xs)}")
     xs = jnp.asarray(xs)
     mask = checked_mask(lengths, None, xs.shape[:1], xs.shape[1])
+    if loss is cross_entropy:
+        checked_tokens(targets, None, jax.eval_shape(predict, xs).shape[-1], "targets")
     gradient = jax.grad(lambda xs: summed(loss, predict(xs), jnp.asarray(targets), None))(xs)
     return by_lag([{"x": jnp.moveaxis(gradient, 0, -1)}], 0.0, None if mask is None else mask.T, [False])
 

@@ -1,6 +1,6 @@
 """Everything about how far back a stack can learn, in one look: gradients, horizons, gates, spectra and exponents."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seqjax.core import Cell, Params
+from seqjax.core import Cell, Params, require_cell, require_sizes
+from seqjax.gradients import all_finite
 from seqjax.horizon import Decay, fit_decay, horizon
 from seqjax.lyapunov import Lyapunov, lyapunov
 from seqjax.network import Dense, NetworkParams, network
@@ -76,19 +77,25 @@ def survey(
     from `key`, to every state below. k is the number of leading exponents. Raises ValueError as `unroll_stack` does,
     and for sequences of fewer than 4 steps.
     """
-    require_layers(params)
+    require_cell(cell)
+    require_sizes(k=k)
+    require_finite(params)
     steps = steps_of(xs, rank=2, lengths=lengths)
-    T = np.asarray(steps.xs).shape[0]
-    if not steps.batched or T < 4:
-        raise ValueError(f"xs must be a batch [B, T, D] of at least 4 steps, got {list(np.shape(xs))}")
+    B, T = np.shape(xs)[:2] if steps.batched else (0, 0)
+    counts = np.full(B, T) if lengths is None else np.asarray(lengths)
+    T = int(counts.max(initial=0))
+    if T < 4:
+        raise ValueError(f"xs must be a batch [B, T, D] with a row of at least 4 steps, got {list(np.shape(xs))}")
+    xs = jnp.asarray(xs)[:, :T]
     stack = jax.jit(partial(unroll_stack, cell, lengths=lengths))(params, xs)
     profile = profiled(cell, params, xs, lengths, jax.random.key(0) if key is None else key)
-    halves, below = [], jnp.asarray(xs)
-    rows, steps_used = longest(lengths, *below.shape[:2])
+    halves, below = [], xs
+    rows, steps_used = longest(counts)
     for depth, layer in enumerate(params):
         shown = []
         for half, reverse in layer.halves():
             trace, place = stack.traces[len(halves)], f"layer {depth} {'backward' if reverse else 'forward'}"
+            require_bounded(trace, place)
             seen = below[rows, :steps_used][:, :: -1 if reverse else 1]
             log10 = np.asarray(profile[len(halves)], np.float64)
             halves.append(half_of(place, cell, half, trace, log10, seen, k))
@@ -97,10 +104,30 @@ def survey(
     return Survey(cell, T, tuple(halves))
 
 
-def longest(lengths: Any, B: int, T: int) -> tuple[np.ndarray, int]:
-    """The rows with most steps, and how many all of them have."""
-    counts = np.full(B, T) if lengths is None else np.asarray(lengths)
+def require_finite(params: Any) -> None:
+    """ValueError unless params are layers, at least one, of finite numbers."""
+    require_layers(params)
+    if not params:
+        raise ValueError("params must hold at least one layer, got none")
+    for depth, layer in enumerate(params):
+        if not bool(all_finite(layer)):
+            raise ValueError(f"params hold NaN or infinity in layer {depth}: nothing can be said of it")
+
+
+def require_bounded(trace: Trace, place: str) -> None:
+    """ValueError where a state stops being finite, of which no gradient says anything."""
+    for leaf in jax.tree.leaves(trace.after):
+        lost = ~np.isfinite(np.asarray(leaf, np.float64)).all(-1)
+        if lost.any():
+            row, step = np.argwhere(lost)[0]
+            raise ValueError(f"the state of {place} is not finite at step {step} of row {row}: the model explodes")
+
+
+def longest(counts: np.ndarray) -> tuple[np.ndarray, int]:
+    """Rows with most steps, without those that are too short for exponents, and how many steps all of them have."""
     rows = np.argsort(-counts, kind="stable")[:ROWS]
+    enough = rows[counts[rows] >= LEAST]
+    rows = enough if len(enough) else rows[:1]
     return rows, int(counts[rows].min())
 
 
@@ -111,7 +138,7 @@ def half_of(name: str, cell: Cell, params: Params, trace: Trace, log10: np.ndarr
     if T >= LEAST:
         options = {"k": min(k, N), "burn_in": T // 10, "settle": T // 5, "every": EVERY, "blocks": 5}
         exponents = jax.jit(partial(lyapunov, cell, **options))(params, xs)
-    relative = log10 - log10[:, :1]
+    relative = np.where(np.isneginf(log10), -np.inf, log10 - np.where(np.isneginf(log10[:, :1]), 0, log10[:, :1]))
     decay = fit_decay(relative, last=log10.shape[1] - 1)
     blocks = recurrent_blocks(cell, params) if cell.gates and params.W_hh is not None else {}
     return Half(name, blocks, retention(cell, params, trace), relative, decay, exponents)
@@ -141,12 +168,14 @@ def retention(cell: Cell, params: Params, trace: Trace) -> np.ndarray | None:
     gate of a GRU. None where nothing is passed on, as in a plain RNN, or where the product is in `update`."""
     if not jax.tree.leaves(jax.eval_shape(cell.recur, params, jax.eval_shape(cell.start, params))):
         return None
-    path = direct_path(cell)
+    path, memory = direct_path(cell), "c" if hasattr(trace.final, "c") else "h"
+    if not hasattr(trace.final, memory):
+        return None
 
     def gate(state: Any, u: Any) -> Array:
-        leaves, tree = jax.tree.flatten(state)
-        ones = tree.unflatten([jnp.zeros_like(s) for s in leaves[:-1]] + [jnp.ones_like(leaves[-1])])
-        return jax.tree.leaves(jax.jvp(lambda s: path.step(params, s, u), (state,), (ones,))[1])[-1]
+        still = jax.tree.map(jnp.zeros_like, state)
+        one = replace(still, **{memory: jnp.ones_like(getattr(state, memory))})
+        return getattr(jax.jvp(lambda s: path.step(params, s, u), (state,), (one,))[1], memory)
 
     gates = jax.jit(lambda trace: jax.vmap(jax.vmap(gate))(trace.before, trace.us))(trace)
     weights = jnp.ones(gates.shape[:2]) if trace.mask is None else trace.mask
@@ -170,6 +199,8 @@ def holding(half: Half) -> str:
     if half.exponents is None:
         return f"Too few steps to say what the state does in the long run: {LEAST} are needed."
     value, error = float(half.exponents.exponents[:, 0].mean()), float(half.exponents.error[:, 0].mean())
+    if value == -np.inf:
+        return "The state forgets at once: a small difference is gone within a few steps."
     number = f"leading exponent {value:.3g} ± {error:.1g} a step"
     if value > 2 * error and value > 1e-3:
         return f"The state is chaotic: a small difference grows e-fold every {1 / value:.0f} steps ({number})."
@@ -180,8 +211,7 @@ def holding(half: Half) -> str:
 
 def consequence(half: Half, lag: int) -> str:
     """What follows for the step that is farthest from an end."""
-    middle = half.log10[:, lag]
-    log10 = float(np.median(middle[~np.isnan(middle)])) if (~np.isnan(middle)).any() else -np.inf
+    log10 = float(np.nanmedian(half.log10[:, lag]))
     share = f"{lag} steps back the gradient is 10^{log10:.1f} of what it is at the end"
     if log10 > 2:
         return f"It explodes: {share}. Clip it, or scale the recurrent weights down."

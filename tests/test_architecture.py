@@ -13,9 +13,9 @@ RANKS = {
     0: ("core", "sequences", "losses", "sweep", "statistics", "progress", "stopwatch", "jaxprs"),
     1: ("gated", "dropout", "gradients", "horizon", "parallel", "spectrum", "tasks"),
     2: ("cells", "filters", "init", "unroll"),
-    3: ("stack", "jacobian", "superposition"),
-    4: ("network", "deep", "lyapunov", "bptt", "interop"),
-    5: ("train", "cost", "streaming", "profile"),
+    3: ("stack", "adjoints", "superposition"),
+    4: ("jacobian", "network", "deep", "bptt", "interop"),
+    5: ("train", "cost", "lyapunov", "streaming", "profile"),
     6: ("report", "survey"),
     7: ("cli",),
 }

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seqjax import gru, init_stack, lstm, rnn, survey
+from seqjax import gru, init, init_stack, lstm, rnn, survey, variant
 from seqjax.cli import main
 from seqjax.cli.data import drawn, read
 from seqjax.interop import torch as interop
@@ -112,6 +112,9 @@ def test_retention_is_the_forget_gate():
     params = type(params)(params.W_ih, params.W_hh, params.b_ih.at[H : 2 * H].set(3.0), params.b_hh)
     trace = unroll(cell, params, jnp.ones((B, T, D)), lengths=jnp.array([T, 3, 0, 1]))
     np.testing.assert_allclose(retention(cell, params, trace), jax.nn.sigmoid(3.0), rtol=1e-6)
+    cell = variant("full-gate-recurrence", forget_bias=3.0)
+    params = cell.init(jax.random.key(0), D, H)
+    assert (retention(cell, params, unroll(cell, params, jnp.ones((B, T, D)))) > 0.6).all()
     params = rnn().init(jax.random.key(0), D, H)
     assert retention(rnn(), params, unroll(rnn(), params, jnp.ones((B, T, D)))) is None
 
@@ -124,6 +127,87 @@ def test_ragged_rows_are_surveyed_from_their_own_ends():
     alone = survey(cell, params, xs)
     np.testing.assert_allclose(found.halves[0].log10[0], alone.halves[0].log10[0], atol=1e-4)
     assert np.isnan(found.halves[0].log10[1, 60:]).all()
+
+
+def test_padding_and_short_rows_do_not_speak_for_the_batch():
+    """Steps beyond the longest row are not there, and a short row takes no exponents from the long ones."""
+    cell, params = gru(), init_stack(jax.random.key(0), gru(), D, H)
+    xs = jax.random.normal(jax.random.key(1), (3, 100, D))
+    found = survey(cell, params, xs, lengths=np.array([60, 60, 0]))
+    assert found.T == 60
+    assert found.halves[0].exponents.exponents.shape == (2, 3)
+    assert "59 steps back" in found.verdict()[2]
+    assert "inf" not in " ".join(found.verdict())
+
+
+def test_a_model_that_explodes_is_not_said_to_forget():
+    """A relu network beyond float32 has no gradient to speak of, whatever autodiff makes of NaN; nor has one of NaN."""
+    cell = rnn(activation="relu")
+    params = init_stack(jax.random.key(0), cell, D, H)
+    half = params[0].forward
+    for weights, message in (
+        (20 * jnp.abs(half.W_hh), "not finite at step"),
+        (jnp.nan * half.W_hh, "NaN or infinity in layer 0"),
+    ):
+        broken = (type(params[0])(type(half)(half.W_ih, weights, half.b_ih, half.b_hh)),)
+        with pytest.raises(ValueError, match=message):
+            survey(cell, broken, jax.random.uniform(jax.random.key(1), (2, 400, D)))
+
+
+def test_a_model_that_forgets_at_once_is_written_as_json(tmp_path, capsys):
+    """With words for what is not finite, and no NaN in what is said."""
+    params = jax.tree.map(lambda p: p, init_stack(jax.random.key(0), rnn(), D, H))
+    half = params[0].forward
+    none = (type(params[0])(type(half)(half.W_ih, 0 * half.W_hh, half.b_ih, half.b_hh)),)
+    interop.save(tmp_path / "model.safetensors", rnn(), none)
+    assert main(["horizon", str(tmp_path / "model.safetensors"), "--out", str(tmp_path / "found")]) == 0
+    numbers = json.loads((tmp_path / "found" / "horizon.json").read_text(), parse_constant=pytest.fail)
+    assert numbers["parts"][0]["exponents"][0] == "-inf"
+    assert "forgets at once" in capsys.readouterr().out
+
+
+def test_nothing_that_was_there_is_lost(tmp_path, monkeypatch, capsys):
+    """A folder that holds other things, a file, the current folder and those above it are left alone; a second run over
+    its own folder is not refused."""
+    (tmp_path / "work" / "precious").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "work" / "precious" / "thesis.txt").write_text("all of it")
+    saved("model.safetensors", "gru")
+    for out in ("precious", ".", "..", "/", "model.safetensors", "model.safetensors/deeper"):
+        assert main(["horizon", "model.safetensors", "--length", "5", "--out", out]) == 2
+        assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    assert (tmp_path / "work" / "precious" / "thesis.txt").read_text() == "all of it"
+    for _ in range(2):
+        assert main(["horizon", "model.safetensors", "--length", "5"]) == 0
+    assert {path.name for path in (tmp_path / "work").iterdir()} == {"precious", "model.safetensors", "model-horizon"}
+
+
+def test_inspect_counts_what_the_model_has(tmp_path, capsys):
+    """No biases where it was made without them."""
+    params = init_stack(jax.random.key(0), init.with_init(rnn(), init.NoBias()), D, H, layers=2)
+    interop.save(tmp_path / "model.safetensors", rnn(), params)
+    assert main(["inspect", str(tmp_path / "model.safetensors")]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("216") == 4
+    assert "248" not in printed
+
+
+@pytest.mark.parametrize("name", ["empty.npy", "empty.npz", "cut.npz", "renamed.npz", "complex.npy", "text.npy"])
+def test_data_that_is_none(tmp_path, name):
+    """One line, whatever the reader makes of it."""
+    path = tmp_path / name
+    if name == "renamed.npz":
+        np.save(tmp_path / "x.npy", np.ones((4, D)))
+        (tmp_path / "x.npy").rename(path)
+    elif name in ("complex.npy", "text.npy"):
+        np.save(path, np.full((4, D), 1j if name == "complex.npy" else "a"))
+    elif name == "cut.npz":
+        np.savez(path, xs=np.ones((4, D)))
+        path.write_bytes(path.read_bytes()[:100])
+    else:
+        path.touch()
+    with pytest.raises(ValueError, match=r"--data .* cannot be read as a"):
+        read(path, D)
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv"])
@@ -156,7 +240,8 @@ BAD = {
     "inputs": (["horizon", "MODEL", "--inputs", "cauchy"], "--inputs must be gaussian:VARIANCE or onehot"),
     "variance": (["horizon", "MODEL", "--inputs", "gaussian:-1"], "--inputs must be"),
     "length": (["horizon", "MODEL", "--length", "0"], "length must be"),
-    "short": (["horizon", "MODEL", "--length", "3"], "at least 4 steps"),
+    "seed": (["horizon", "MODEL", "--seed", "99999999999999999999"], "--seed must be from 0"),
+    "short": (["horizon", "MODEL", "--length", "3"], "a row of at least 4 steps"),
     "not recurrent": (["horizon", "OTHER"], "must hold a recurrent module, with a key such as weight_ih_l0: got fc.w"),
     "width": (["horizon", "MODEL", "--data", "WIDE"], "with the model's D = 3, got [1, 5, 4]"),
     "kind of data": (["horizon", "MODEL", "--data", "x.txt"], "--data must be a file .npy, .npz, .csv"),

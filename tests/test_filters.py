@@ -224,7 +224,26 @@ def test_superposition_of_linear_cells():
         close(run(2 * one - other), 2 * run(one) - run(other))
 
 
+def test_whole_numbers_are_numbers():
+    """Of integers the answers are those of the same floats, and what belongs together is complex or real."""
+    for call in (
+        lambda xs: filters.cost_surface(xs, [0.5, 1.0, 1.5], [0.5], [0.5]),
+        lambda xs: filters.lms(xs, [1, 0, 2], taps=2, step=0.5).weights,
+        lambda xs: filters.adapt_one_pole(xs, [1, 0, 2], step=0.5, guard=None).ys,
+        lambda xs: filters.fir([1, 2**31], xs),
+        lambda xs: filters.one_pole_gradients(xs, 0.5, 0.5)[1],
+    ):
+        close(call([1, 2, 3]), call([1.0, 2.0, 3.0]))
+    close(filters.dc_gain(0.5j, 1.0), 1 / (1 - 0.5j))
+    close(filters.impulse_response(0.5, 1j, steps=3), 1j * 0.5 ** np.arange(3))
+
+
 REFUSED = {
+    "a surface of other targets": (
+        lambda: filters.cost_surface([1.0, 2, 3], [0.5], [0.5], [0.5]),
+        "targets must be like",
+    ),
+    "complex": (lambda: filters.fir([1j], [1.0]), "taps must be real"),
     "not square": (lambda: filters.poles(np.ones((2, 3))), "must be square"),
     "not finite": (lambda: filters.modes(np.array([[np.nan]])), "NaN or infinity"),
     "a pole outside": (lambda: filters.memory_horizon(-1.2), r"grows, by a factor e every 5\.48 steps"),

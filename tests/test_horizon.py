@@ -136,6 +136,28 @@ def test_a_stack_that_runs_forwards_has_the_gradients_of_autodiff(readout, resid
     chex.assert_trees_all_close(found, wanted, atol=1e-10)
 
 
+def test_zoneout_is_in_the_gradient_as_it_is_in_the_values():
+    """In evaluation its expectation, by autodiff of the network itself."""
+    net, params, xs, targets = example(seqjax.lstm(), dropout=seqjax.Dropout(zoneout=0.5))
+    steps = net.steps(params, xs)
+    total = lambda predictions: summed(cross_entropy, jnp.moveaxis(predictions, -1, 0), targets, None)  # noqa: E731
+    wanted = by_lag(*plainly(net, params, steps, total), None, [False])
+    chex.assert_trees_all_close(seqjax.gradient_profile(net, params, xs, targets), wanted, atol=1e-10)
+
+
+def test_a_state_that_is_not_finite_has_no_gradient():
+    """NaN, not the zero that relu's slope makes of NaN; rows beside it are not touched, and overflow is no decay."""
+    net, params, xs, targets = example(seqjax.rnn(activation="relu"))
+    xs = jnp.abs(xs).at[0, 2].set(1e308)
+    half = params.body[0].forward
+    params = replace(params, body=(replace(params.body[0], forward=replace(half, W_ih=50 + jnp.abs(half.W_ih))),))
+    log10 = seqjax.gradient_profile(net, params, xs, targets).log10[0]
+    assert np.isnan(log10[0, -3:]).all()
+    assert np.isfinite(log10[1:]).all()
+    with pytest.raises(ValueError, match="the gradient overflowed"):
+        seqjax.fit_decay(np.array([[0.0, np.inf, 1.0, 2.0]]))
+
+
 def test_backward_half_counts_its_lags_from_the_first_step():
     """Where its scan ends: reversing the batch and swapping the halves swaps the profiles."""
     net, params, xs, targets = example(seqjax.gru(), bidirectional=True)
@@ -238,6 +260,8 @@ def test_input_profile_ends_at_the_receptive_field_and_is_flat_in_a_pool():
     assert np.isnan(pooled[2]).all()
     with pytest.raises(ValueError, match="one row of targets each"):
         seqjax.input_profile(conv, xs, targets[:2])
+    with pytest.raises(ValueError, match=r"targets must hold tokens in 0\.\.4"):
+        seqjax.input_profile(conv, xs, targets + 4)
 
 
 def test_fit_decay_recovers_geometric_decay():
@@ -273,7 +297,7 @@ def test_profile_refuses():
     with pytest.raises(ValueError, match="must read"):
         seqjax.gradient_profile(net, params, xs, targets)
     net, params, xs, targets = example(seqjax.rnn())
-    for sequences, answers in ((xs[0], targets), (xs, targets[:2])):
+    for sequences, answers in ((xs[0], targets), (xs, targets[:2]), (xs[:0], targets[:0])):
         with pytest.raises(ValueError, match="one row of targets each"):
             seqjax.gradient_profile(net, params, sequences, answers)
     with pytest.raises(ValueError, match=r"targets must hold tokens in 0\.\.4"):

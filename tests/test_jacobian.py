@@ -84,6 +84,15 @@ def test_a_hundred_thousand_steps():
     np.testing.assert_allclose(adjoints.log_norm[0] / (T - 1), math.log(0.7), rtol=1e-5)
 
 
+def test_products_of_huge_matrices():
+    """Of float32 near its end, and of whole numbers."""
+    found = suffix_products(jnp.full((3, 2, 2), 3e38, "float32"))
+    np.testing.assert_allclose(
+        found.log_scale, [math.log(3e38) * n + math.log(2) * (n - 1) for n in (3, 2, 1)], rtol=1e-6
+    )
+    np.testing.assert_allclose(suffix_products(jnp.full((2, 1, 1), 3)).log_scale[0], math.log(9), rtol=1e-12)
+
+
 def test_a_product_that_is_zero_says_so():
     """A nilpotent matrix: nothing is left after two steps, and that is no NaN."""
     J = jnp.array([[0.0, 1.0], [0.0, 0.0]])
@@ -173,5 +182,9 @@ def test_bad_input():
     both = init_stack(jax.random.key(0), gru(), D, H, bidirectional=True)
     with pytest.raises(ValueError, match="must run forwards alone"):
         unroll(deep(gru()), both, random_xs())
+    with pytest.raises(ValueError, match="a factory has to be called"):
+        deep(gru)
+    with pytest.raises(ValueError, match="at least one layer"):
+        unroll(deep(gru()), (), random_xs())
     with pytest.raises(ValueError, match="no depth of its own"):
         deep(gru()).init(jax.random.key(0), D, H)

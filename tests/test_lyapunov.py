@@ -189,6 +189,15 @@ def test_a_direction_that_vanishes_has_minus_infinity():
     assert found[1] == -np.inf
 
 
+def test_a_state_that_is_not_finite_has_no_exponents():
+    """NaN, not the -inf that relu's slope makes of NaN; and burn-in may be NumPy's whole number."""
+    cell = rnn(activation="relu")
+    params = cell.init(jax.random.key(0), D, 4)
+    loud = replace(params, W_hh=100 * jnp.abs(params.W_hh))
+    xs = jnp.abs(random_xs(2, 40, D)).astype("float32").at[1].set(0)
+    assert np.isnan(lyapunov(cell, loud, xs, burn_in=np.int64(3)).exponents[0]).all()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -8,12 +8,15 @@ from typing import Any
 import tyro
 
 
-def parse(kind: type, args: list[str], *, prog: str) -> Any:
-    """A value of a dataclass from arguments; ValueError of one line for those that it does not take."""
-    complaint = io.StringIO()
+def parse(kind: type, args: list[str], *, prog: str | None = None, default: Any = None, partly: bool = False) -> Any:
+    """A value of a dataclass from arguments; ValueError of one line for those that it does not take.
+
+    `default` is the value where nothing is given; `partly` returns what was read and the arguments that are not known.
+    """
+    given, complaint = {} if default is None else {"default": default}, io.StringIO()
     try:
         with redirect_stderr(complaint):
-            return tyro.cli(kind, args=args, prog=prog)
+            return tyro.cli(kind, args=args, prog=prog, return_unknown_args=partly, add_help=not partly, **given)
     except SystemExit as stop:
         if not stop.code:
             raise

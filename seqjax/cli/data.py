@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import jax
 import jax.numpy as jnp
@@ -34,10 +35,10 @@ def read(path: Path, D: int) -> tuple[Array, Any]:
         xs, lengths = arrays(path)
     except OSError as error:
         raise ValueError(f"--data {path} cannot be read ({error.strerror or error})") from None
-    except (ValueError, KeyError) as error:
-        raise ValueError(f"--data {path} does not hold numbers as expected ({error})") from None
-    if xs.ndim == 2:
-        xs = xs[None]
+    except (ValueError, KeyError, TypeError, EOFError, BadZipFile):
+        what = "arrays xs and perhaps lengths" if path.suffix == ".npz" else "one array of numbers"
+        raise ValueError(f"--data {path} cannot be read as a {path.suffix} file of {what}") from None
+    xs = xs[None] if xs.ndim == 2 else xs
     if xs.ndim != 3 or xs.shape[2] != D:
         shape = list(xs.shape)
         raise ValueError(f"--data {path} must hold [B, T, D] or [T, D] with the model's D = {D}, got {shape}")
@@ -45,11 +46,19 @@ def read(path: Path, D: int) -> tuple[Array, Any]:
 
 
 def arrays(path: Path) -> tuple[np.ndarray, Any]:
-    """What stands in a file."""
+    """The real numbers in a file; ValueError for other things."""
     if path.suffix == ".csv":
         return np.loadtxt(path, delimiter=",", ndmin=2), None
-    found = np.load(path)
-    if path.suffix == ".npy":
-        return np.asarray(found, np.float64), None
-    with found:
-        return np.asarray(found["xs"], np.float64), found.get("lengths")
+    with path.open("rb") as file:
+        found: Any = np.load(file)
+        if path.suffix == ".npy":
+            return real("fiu", found), None
+        with found:
+            return real("fiu", found["xs"]), real("iu", found["lengths"]) if "lengths" in found.files else None
+
+
+def real(kinds: str, array: np.ndarray) -> np.ndarray:
+    """An array of numbers of these kinds, floats as float64; ValueError for complex numbers, text and objects."""
+    if array.dtype.kind not in kinds:
+        raise ValueError("not numbers of these kinds")
+    return array if kinds == "iu" else array.astype(np.float64)

@@ -1,6 +1,7 @@
 """`seqjax horizon MODEL`: how far back a model can learn, in a table, a figure, and three lines."""
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,6 +19,7 @@ from seqjax.report.store import aside, require_writable
 from seqjax.report.style import label_ends, level, panels, styled
 from seqjax.survey import Half, Survey, survey
 
+FILES = ("figure.svg", "figure.png", "horizon.json")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
@@ -39,16 +41,21 @@ class Horizon:
     """The module's path in a model that holds several, such as encoder.rnn."""
     relu: bool = False
     """The model is an nn.RNN(nonlinearity="relu"), of which its weights say nothing."""
+    dtype: str | None = None
+    """Cast the weights, such as to float32."""
     seed: int = 0
     """Of the sequences, and of the directions in which the gradient is taken."""
     out: Path | None = None
-    """Folder of the figure and the numbers; by default MODEL-horizon beside you."""
+    """Folder of the figure and the numbers, new or written by this command; by default MODEL-horizon beside you."""
 
 
 def horizon(options: Horizon) -> None:
     """Survey the model, print what was found, and write it down."""
     require_sizes(length=options.length, sequences=options.sequences)
-    cell, layers = load(options.model, options.prefix, relu=options.relu)
+    if not 0 <= options.seed < 2**32:
+        raise ValueError(f"--seed must be from 0 to 2**32 - 1, got {options.seed}")
+    out = folder(Path(f"{options.model.stem}-horizon") if options.out is None else options.out)
+    cell, layers = load(options.model, options.prefix, relu=options.relu, dtype=options.dtype)
     D = layers[0].forward.W_ih.shape[1]
     first, second = jax.random.split(jax.random.key(options.seed))
     if options.data is None:
@@ -58,13 +65,24 @@ def horizon(options: Horizon) -> None:
     console = Console()
     with Console(stderr=True).status("taking gradients ..."):
         found = survey(cell, layers, xs, lengths=lengths, key=second)
-    out = Path(f"{options.model.stem}-horizon") if options.out is None else options.out
     require_writable(out.parent)
     write(found, options, out)
     console.print(table(found))
     for line in found.verdict():
         console.print(line, highlight=False)
     print(f"{out}/figure.svg")
+
+
+def folder(out: Path) -> Path:
+    """The folder to write, made absolute; ValueError where something else is there, which would be lost, or where
+    nothing can be written."""
+    out = out.resolve()
+    if out.exists() and (out == Path.cwd() or not out.is_dir() or {path.name for path in out.iterdir()} - set(FILES)):
+        raise ValueError(f"--out {out} holds other things: name a new folder, or one that this command wrote")
+    nearest = next(path for path in (out, *out.parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise ValueError(f"--out {out} cannot be written to: {nearest} is no folder that can")
+    return out
 
 
 def table(found: Survey) -> Table:
@@ -121,8 +139,8 @@ def numbers(found: Survey, options: Horizon) -> dict[str, Any]:
 
 def measured(half: Half) -> dict[str, Any]:
     """One layer and direction; what is not finite becomes a word, as JSON has no such numbers."""
-    exponents = None if half.exponents is None else np.asarray(half.exponents.exponents).mean(0).tolist()
-    errors = None if half.exponents is None else np.asarray(half.exponents.error).mean(0).tolist()
+    found = half.exponents
+    exponents, errors = (None, None) if found is None else (of_rows(found.exponents), of_rows(found.error))
     middle = [worded(value) for value in np.nanmedian(half.log10, axis=0)]
     return {
         "part": half.name,
@@ -135,6 +153,11 @@ def measured(half: Half) -> dict[str, Any]:
         "exponent_errors": errors,
         "log10_gradient_by_lag": middle,
     }
+
+
+def of_rows(values: Any) -> list[float | str]:
+    """The mean over rows."""
+    return [worded(float(value)) for value in np.asarray(values, np.float64).mean(0)]
 
 
 def worded(value: float) -> float | str:

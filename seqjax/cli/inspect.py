@@ -11,6 +11,7 @@ from rich.table import Table
 
 from seqjax.cli.model import load
 from seqjax.cost import cost
+from seqjax.init import NoBias, with_init
 
 
 @dataclass(frozen=True)
@@ -27,22 +28,18 @@ class Inspect:
     """The module's path in a model that holds several, such as encoder.rnn."""
     relu: bool = False
     """The model is an nn.RNN(nonlinearity="relu"), of which its weights say nothing."""
+    dtype: str | None = None
+    """Cast the weights, such as to float32."""
 
 
 def inspect(options: Inspect) -> None:
     """Print the layers, and what a batch costs."""
-    cell, layers = load(options.model, options.prefix, relu=options.relu)
+    cell, layers = load(options.model, options.prefix, relu=options.relu, dtype=options.dtype)
     first = layers[0].forward
     H, D = first.W_hh.shape[1], first.W_ih.shape[1]
-    costs = cost(
-        cell,
-        B=options.batch,
-        T=options.length,
-        D=D,
-        H=H,
-        layers=len(layers),
-        bidirectional=layers[0].backward is not None,
-    )
+    sizes = {"B": options.batch, "T": options.length, "D": D, "H": H, "layers": len(layers)}
+    counted = cell if first.b_ih is not None else with_init(cell, NoBias())
+    costs = cost(counted, **sizes, bidirectional=layers[0].backward is not None, dtype=str(first.W_hh.dtype))
     console, grid = Console(), Table("layer", "array", "shape", "dtype", "numbers")
     for depth, layer in enumerate(layers):
         for half, reverse in layer.halves():

@@ -24,12 +24,13 @@ class Adapted:
 
 def fir(taps: Any, xs: Any) -> Array:
     """y_t = Σ_k taps_k x_{t-k}, of xs [T] with zeros before them; ValueError unless both are vectors."""
-    return windows(xs, require_vector("taps", taps).size) @ jnp.asarray(taps)
+    taps = vector("taps", taps)
+    return windows(xs, taps.size) @ taps
 
 
 def windows(xs: Any, K: int) -> Array:
     """(x_t, x_{t-1}, .., x_{t-K+1}) for every t, zeros before the first: [T, K]."""
-    xs = jnp.asarray(require_vector("xs", xs))
+    xs = vector("xs", xs)
     padded = jnp.concatenate([jnp.zeros(K - 1, xs.dtype), xs])
     return jnp.stack([padded[K - 1 - k : K - 1 - k + len(xs)] for k in range(K)], axis=1)
 
@@ -56,13 +57,13 @@ def lms(xs: Any, targets: Any, *, taps: int, step: float, weights: Any = None) -
         w = w + step * (target - y) * window
         return w, Adapted(w, y, target - y)
 
-    return jax.lax.scan(adapt, first, (seen, jnp.asarray(targets, seen.dtype)))[1]
+    return jax.lax.scan(adapt, first, (seen, vector("targets", targets).astype(seen.dtype)))[1]
 
 
 def autocorrelation(xs: Any, taps: int) -> np.ndarray:
     """R = E[window windowᵀ], Toeplitz, [taps, taps], from the measured (biased) autocorrelation of xs [T]."""
     require_sizes(taps=taps)
-    values = np.asarray(require_vector("xs", xs), np.float64)
+    values = np.asarray(vector("xs", xs), np.float64)
     if len(values) < taps:
         raise ValueError(f"xs must be at least as long as taps = {taps}, got {len(values)} steps")
     r = np.array([values[k:] @ values[: len(values) - k] for k in range(taps)]) / len(values)
@@ -87,10 +88,13 @@ def lms_mean(R: Any, wanted: Any, *, step: float, steps: int) -> np.ndarray:
     return np.stack(path[1:])
 
 
-def require_vector(name: str, values: Any) -> Any:
-    """ValueError unless the values are a vector of finite numbers, at least one."""
+def vector(name: str, values: Any) -> Array:
+    """The values as a vector of floats; ValueError unless they are at least one, in one row, real and finite."""
     if np.ndim(values) != 1 or not np.size(values):
         raise ValueError(f"{name} must be one vector, [T], got shape {list(np.shape(values))}")
-    if concrete(values) and not np.isfinite(values).all():
+    given = values if isinstance(values, Array) else np.asarray(values)
+    if not (jnp.issubdtype(given.dtype, jnp.floating) or jnp.issubdtype(given.dtype, jnp.integer)):
+        raise ValueError(f"{name} must be real numbers, got {given.dtype}")
+    if concrete(given) and not np.isfinite(given).all():
         raise ValueError(f"{name} holds NaN or infinity")
-    return values if isinstance(values, Array) else np.asarray(values)
+    return jnp.asarray(given if jnp.issubdtype(given.dtype, jnp.floating) else given.astype(float))

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seqjax.filters.lms import require_vector
+from seqjax.filters.lms import vector
 
 
 @jax.tree_util.register_dataclass
@@ -34,7 +34,7 @@ def one_pole_gradients(xs: Any, alpha: Any, beta: Any) -> tuple[Array, Array, Ar
         new = advanced(carry, x, alpha, beta)
         return new, new
 
-    xs = jnp.asarray(require_vector("xs", xs))
+    xs = vector("xs", xs)
     zero = jnp.zeros((), xs.dtype)
     return jax.lax.scan(advance, (zero, zero, zero), xs)[1]
 
@@ -54,13 +54,12 @@ def adapt_one_pole(
            where output and gradient grow without bound
     Raises ValueError for vectors of different lengths, a step that is not above 0, and a guard outside (0, 1).
     """
-    if np.shape(xs) != np.shape(targets):
-        raise ValueError(f"targets must be like xs, [T], got {list(np.shape(targets))} and {list(np.shape(xs))}")
+    require_pairs(xs, targets)
     if not step > 0:
         raise ValueError(f"step must be above 0, got {step}")
     if guard is not None and not 0 < guard < 1:
         raise ValueError(f"guard must lie in (0, 1), inside the unit circle, or be None, got {guard}")
-    xs = jnp.asarray(require_vector("xs", xs))
+    xs = vector("xs", xs)
 
     def adapt(carry: Any, each: tuple[Array, Array]) -> Any:
         α, β, inner = carry
@@ -73,12 +72,19 @@ def adapt_one_pole(
 
     zero = jnp.zeros((), xs.dtype)
     first = (jnp.asarray(alpha, xs.dtype), jnp.asarray(beta, xs.dtype), (zero, zero, zero))
-    return jax.lax.scan(adapt, first, (xs, jnp.asarray(targets, xs.dtype)))[1]
+    return jax.lax.scan(adapt, first, (xs, vector("targets", targets).astype(xs.dtype)))[1]
+
+
+def require_pairs(xs: Any, targets: Any) -> None:
+    """ValueError unless there is a target for every input."""
+    if np.shape(xs) != np.shape(targets):
+        raise ValueError(f"targets must be like xs, [T], got {list(np.shape(targets))} and {list(np.shape(xs))}")
 
 
 def cost_surface(xs: Any, targets: Any, alphas: Any, betas: Any) -> Array:
-    """J(α, β), the mean squared error of every pair over xs [T], [len(alphas), len(betas)]."""
-    xs, targets = jnp.asarray(require_vector("xs", xs)), jnp.asarray(require_vector("targets", targets))
+    """J(α, β), the mean squared error of every pair over xs [T], [len(alphas), len(betas)]; errors as above."""
+    require_pairs(xs, targets)
+    xs, targets = vector("xs", xs), vector("targets", targets)
     unit = jax.vmap(lambda α: one_pole_gradients(xs, α, jnp.ones((), xs.dtype))[0])(jnp.asarray(alphas, xs.dtype))
     power, cross = (unit**2).mean(1), (unit * targets[None]).mean(1)
     β = jnp.asarray(betas, xs.dtype)[None]

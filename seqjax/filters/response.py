@@ -46,17 +46,23 @@ def dc_gain(A: Any, B: Any, C: Any = None) -> np.ndarray:
     largest = abs(poles(A)[0])
     if largest >= 1 - HOLDS:
         raise ValueError(f"a pole of size {largest:.6g} is not inside the unit circle: a constant input never settles")
-    return np.real(transfer(A, B, C, 1))
+    found = transfer(A, B, C, 1)
+    return found if any(map(np.iscomplexobj, (A, B, C))) else np.real(found)
 
 
 def matrices(A: Any, B: Any, C: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, ...]]:
     """A [N, N], B [N, D] and C [K, N], and the shape of one value of the response: () where all are numbers."""
     scalar = all(X is None or np.ndim(X) == 0 for X in (A, B, C))
     A = square(np.atleast_2d(np.asarray(A)))
-    B = np.asarray(B, np.float64)
+    B = wide(B)
     B = B.reshape(-1, 1) if B.ndim < 2 else B
-    C = np.eye(len(A)) if C is None else np.atleast_2d(np.asarray(C, np.float64))
+    C = np.eye(len(A)) if C is None else np.atleast_2d(wide(C))
     for name, X, fits in (("B", B, len(B) == len(A)), ("C", C, C.shape[-1] == len(A))):
         if X.ndim != 2 or not fits:
             raise ValueError(f"{name} must go with A {list(A.shape)}: B is [N, D] and C [K, N], got {list(X.shape)}")
     return A, B, C, () if scalar else (len(C), B.shape[1])
+
+
+def wide(X: Any) -> np.ndarray:
+    """An array in double precision, complex where it is."""
+    return np.asarray(X, np.complex128 if np.iscomplexobj(X) else np.float64)

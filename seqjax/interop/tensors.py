@@ -62,6 +62,8 @@ def from_torch(tensor: Any) -> np.ndarray:
     """A PyTorch tensor as an array of the same dtype. NumPy gets no bfloat16 from PyTorch, but gets the bits."""
     import torch
 
+    if tensor.layout != torch.strided or tensor.device.type == "meta":
+        raise ValueError(f"tensors must be dense and hold numbers, got one that is {tensor.layout}, on {tensor.device}")
     tensor = tensor.detach().cpu()
     return tensor.view(torch.int16).numpy().view(jnp.bfloat16) if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
