@@ -98,6 +98,6 @@ def auroc(scores: Any, outcomes: Any, *, draws: int = 2000) -> Mean:
         raise ValueError("scores and outcomes must be [n] each, scores finite, with a success and a failure among them")
     ahead = np.sign(scores[outcomes][:, None] - scores[~outcomes][None]) / 2 + 0.5
     rng = np.random.default_rng(0)
-    picks = ([rng.integers(n, size=n) for n in ahead.shape] for _ in range(draws))
-    low, high = np.quantile([ahead[np.ix_(*rows)].mean() for rows in picks], [0.025, 0.975])
+    ours, theirs = (rng.multinomial(n, np.full(n, 1 / n), size=draws) / n for n in ahead.shape)  # the share of each
+    low, high = np.quantile(((ours @ ahead) * theirs).sum(1), [0.025, 0.975])
     return Mean(float(ahead.mean()), float(low), float(high))

@@ -158,7 +158,7 @@ def test_chunks_equal_the_whole(cell):
     close(replace(joined, final=state), whole)
 
 
-@each_cell
+@each_distinct_cell
 def test_the_product_of_step_jacobians_is_the_jacobian_of_the_run(cell):
     """Over the whole carry, last step leftmost, the identity at every hole in the mask and zero at a reset; and one
     cotangent pulled back is that product transposed."""

@@ -75,11 +75,9 @@ EXPERIMENT = Experiment(
     summary="Can one gradient profile, taken before training, say whether training will succeed?",
     config=Config,
     quick={
+        "cells": ("gru",),
         "lengths": (5,),
-        "gains": (1.0,),
-        "forget": (0.0, 3.0),
         "keep": (0.0, 3.0),
-        "rnn_variances": (1.0,),
         "variances": (1.0,),
         "updates": 60,
         "hidden": 8,
