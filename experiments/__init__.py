@@ -15,14 +15,16 @@ from experiments import (
     lms,
     lyapunov,
     modes,
+    readback,
     recall,
+    saturation,
     trainability,
     variants,
     vowels,
 )
 from seqjax.report import Experiment
 
-TRAINED = (recall, horizon, vowels, variants, counting, latch, trainability)
-ANALYSED = (filters, modes, lms, adaptive_pole, jacobian_decay, depth, lyapunov)
+TRAINED = (recall, horizon, readback, vowels, variants, counting, latch, trainability)
+ANALYSED = (filters, modes, lms, adaptive_pole, jacobian_decay, depth, saturation, lyapunov)
 COUNTED = (book, cell_step, costs, benchmark)
 EXPERIMENTS: dict[str, Experiment] = {each.EXPERIMENT.name: each.EXPERIMENT for each in (*TRAINED, *ANALYSED, *COUNTED)}

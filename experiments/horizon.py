@@ -1,6 +1,7 @@
 """How far back does the gradient reach, before training and after it?
 
-Source   lecture, the gradient read back at T = 50 (C4), in its configuration: every array uniform, forget bias 2
+Source   lecture, the gradient read back at T = 50, in its configuration: every array uniform, forget bias 2 (the claim
+         itself, C4, is judged by `readback`)
 Command  python -m experiments run horizon
 Time     about 2 minutes on 2 CPU cores, with compilation
 Expect   after training, the RNN's gradient is 1e-7 or less at step 1; the LSTM's forget-gate product is 1e-4 or more,
@@ -17,11 +18,10 @@ import numpy as np
 import xarray as xr
 
 import seqjax
-from experiments.claims import claim
-from experiments.models import CELLS, SOLVED, Training, check_training, recall_recipe, require_known, without
+from experiments.models import CELLS, Training, check_training, recall_recipe, require_known, without
 from seqjax.core import Cell
 from seqjax.progress import progress_bar
-from seqjax.report import Claim, Experiment
+from seqjax.report import Experiment
 from seqjax.report.style import COLOURS, GREY, NAMES, label_ends, panels
 from seqjax.sweep import gather, plan_for, seed_keys, spread
 from seqjax.train import test_keys
@@ -29,7 +29,6 @@ from seqjax.train import test_keys
 MOMENTS = {"initial": "At initialisation", "trained": "After training"}
 GATES = tuple("hifgorzn")
 PROBE = 2024  # seed of the sequences whose gradients are read
-RATIO = 1e6  # what an independent reproduction found at the least
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def run(config: Config, point: Any) -> Any:
     return gather(parts, {"cell": config.cells})
 
 
-def measure(config: Config, name: str) -> xr.Dataset:
+def measure(config: Any, name: str) -> xr.Dataset:
     """One cell, every seed: gradients by lag (the mean norm over sequences), their decay, spectra and score."""
     recipe, cell = recall_recipe(name, config.length, config), CELLS[name]
     numbers, keys = seed_keys(config.seeds)
@@ -132,24 +131,6 @@ def median(values: np.ndarray) -> np.ndarray:
         return np.exp(np.median(np.log(sound), axis=0))
 
 
-def claims(config: Config, dataset: Any) -> list[Claim]:
-    """C4: the forget-gate product keeps what the plain unit's product of Jacobians loses."""
-    if not {"rnn-uniform", "lstm"} <= set(config.cells):
-        return []
-    gates, plain = (
-        relative(dataset, cell, path)[:, -1] for cell, path in (("lstm", "direct"), ("rnn-uniform", "total"))
-    )
-    total = relative(dataset, "lstm", "total")[:, -1]
-    solved = dataset.score.sel(cell="lstm").values > SOLVED
-    ratio = median(gates) / median(plain)
-    note = f"{solved.sum()} of {len(solved)} LSTM seeds solved recall"
-    if solved.any():
-        note += f": {median(gates[solved]):.2g} along their gates, {median(total[solved]):.2g} in total, which rises "
-        note += "again towards step 1, where the symbol is written"
-    measured = f"ratio {ratio:.1e}: {median(gates):.1e} against {median(plain):.1e}, medians of {len(plain)} seeds"
-    return [claim("C4", measured=measured, holds=bool(ratio >= RATIO), note=note)]
-
-
 def table(config: Config, dataset: Any) -> list[dict[str, str]]:
     """Fitted decay, horizon and spectra, as medians over seeds; the largest gate block stands for a cell's spectra."""
     rows = []
@@ -202,7 +183,7 @@ EXPERIMENT = Experiment(
     config=Config,
     quick={"length": 20, "seeds": 2, "updates": 100, "examples": 200},
     run=run,
-    claims=claims,
+    claims=lambda config, dataset: [],
     table=table,
     figure=figure,
     check=check,

@@ -26,11 +26,11 @@ from seqjax.dropout import Dropout
 from seqjax.gated import gated
 from seqjax.gradients import adam, clip_by_global_norm
 from seqjax.horizon import Decay, fit_decay, half_life, horizon, reachable_steps
-from seqjax.jacobian import Parts, Product, split_jacobians, step_jacobians, suffix_products
+from seqjax.jacobian import Parts, Product, split_jacobians, step_bounds, step_jacobians, suffix_products
 from seqjax.lyapunov import Lyapunov, kaplan_yorke, lyapunov
 from seqjax.network import Network, network
 from seqjax.profile import Profile, direct_path, gradient_profile, input_profile
-from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius
+from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius, with_spectral_radius
 from seqjax.stack import Layer, init_stack, unroll_stack
 from seqjax.statistics import rate
 from seqjax.streaming import Stream, streaming

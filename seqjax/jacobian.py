@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
@@ -73,6 +74,17 @@ def split_jacobians(cell: Cell, params: Params, trace: Trace) -> Parts:
         return Parts(direct, slopes, matrix)
 
     return over_steps(one, trace)(trace.before, trace.us)
+
+
+def step_bounds(parts: Parts) -> np.ndarray:
+    """How much a step can stretch a gradient at the most, ‖direct‖ + ‖slopes‖ ‖matrix‖ in spectral norms, [.., T]; on the
+    host in float64.
+
+    Of a tanh RNN that is max φ' · σ_max(W_hh), which bounds the γ of its decay (Pascanu et al. 2013).
+    """
+    arrays = (parts.direct, parts.slopes, parts.matrix)
+    direct, slopes, matrix = (np.linalg.norm(np.asarray(part, np.float64), 2, (-2, -1)) for part in arrays)
+    return direct + slopes * matrix
 
 
 def suffix_products(Js: Array) -> Product:

@@ -31,6 +31,21 @@ def spectral_radius(matrix: Any) -> float:
     return float(np.abs(np.linalg.eigvals(square(matrix))).max())
 
 
+def with_spectral_radius(matrix: Any, radius: float) -> np.ndarray:
+    """The matrix scaled until its spectral radius is `radius`, on the host in float64.
+
+    ValueError for a radius that is not a finite number of at least 0, and for a matrix without a radius to scale: zero,
+    or nilpotent (up to rounding, N ε σ_max), which holds nothing however large it is made.
+    """
+    M = square(matrix)
+    if not 0 <= radius < float("inf"):
+        raise ValueError(f"radius must be a finite number of at least 0, got {radius}")
+    own, largest = float(np.abs(np.linalg.eigvals(M)).max()), float(np.linalg.norm(M, 2))
+    if own <= len(M) * float(np.finfo(float).eps) * largest:
+        raise ValueError("matrix is zero or nilpotent: its spectral radius is 0, and no scale makes it another")
+    return M * (radius / own)
+
+
 def singular_values(matrix: Any) -> np.ndarray:
     """Singular values of a square matrix, largest first, on the host in float64."""
     return np.linalg.svd(square(matrix), compute_uv=False)

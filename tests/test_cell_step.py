@@ -9,7 +9,7 @@ import pytest
 from oracle import close, random_params, random_state, same
 
 import seqjax
-from experiments import cell_step
+from experiments import cell_step, saturation
 from experiments.claims import agrees
 
 
@@ -20,7 +20,7 @@ def one_step():
 
 
 def test_worked_step(one_step):
-    """B18, B19, B20."""
+    """B20."""
     assert all(claim.holds for claim in cell_step.claims(cell_step.Config(), one_step))
     close(one_step.value.sel(gate=["f", "i", "g"]).values, np.array([[0.9, 0.1], [0.2, 0.8], [0.6, -0.4]]), 1e-6)
 
@@ -37,7 +37,7 @@ def test_jacobian_of_the_step(one_step):
 @pytest.mark.parametrize("o2", [0.01, 0.5, 0.99])
 def test_second_output_gate_is_open(o2):
     """B20: h2 = -0.354 o2 for any o2, and nothing else changes."""
-    dataset = cell_step.measure(cell_step.Config(output=(0.7, o2), dtypes=()))
+    dataset = cell_step.measure(cell_step.Config(output=(0.7, o2)))
     close(dataset.h.values, np.array([0.7 * math.tanh(1.47), o2 * math.tanh(-0.37)]), 1e-6)
     assert agrees(float(dataset.h[1]) / o2, "-0.354")
 
@@ -53,10 +53,10 @@ def test_gates_can_be_put_anywhere():
     close(after.h, wanted["o"] * np.tanh(after.c))
 
 
-@pytest.mark.parametrize(("dtype", "bits"), cell_step.DTYPES.items())
+@pytest.mark.parametrize(("dtype", "bits"), saturation.DTYPES.items())
 def test_first_full_gate(dtype, bits):
     """B19: from b ln 2 on, and nowhere below."""
-    z = cell_step.first_full(dtype)
+    z = saturation.first_full(dtype)
     kind = jnp.dtype(dtype)
     below = np.array(z, kind)
     assert float(jax.nn.sigmoid(below)) == 1
@@ -66,10 +66,16 @@ def test_first_full_gate(dtype, bits):
     assert abs(z - bits * math.log(2)) < float(jnp.finfo(kind).eps) * z
 
 
+def test_saturation():
+    """B18 and B19, as the experiment answers them."""
+    config = saturation.Config(points=10)
+    assert all(claim.holds for claim in saturation.claims(config, saturation.measure(config)))
+
+
 @pytest.mark.parametrize(
-    ("setting", "message"), [({"output": (0.7, 1.5)}, "output"), ({"dtypes": ("int8",)}, "dtypes")]
+    ("experiment", "setting"), [(cell_step, {"output": (0.7, 1.5)}), (saturation, {"dtypes": ("int8",)})]
 )
-def test_bad_settings(setting, message):
+def test_bad_settings(experiment, setting):
     """Named."""
-    with pytest.raises(ValueError, match=message):
-        cell_step.EXPERIMENT.configured(**setting)
+    with pytest.raises(ValueError, match=next(iter(setting))):
+        experiment.EXPERIMENT.configured(**setting)

@@ -23,6 +23,7 @@ from seqjax import (
     pullback,
     rnn,
     split_jacobians,
+    step_bounds,
     step_jacobians,
     suffix_products,
     unroll,
@@ -53,6 +54,21 @@ def test_jacobian_of_an_lstm_has_its_forget_gates_on_the_cell_line():
     f = jax.nn.sigmoid(z[:, H : 2 * H])
     close(parts.direct[:, H:, H:], f[..., None] * jnp.eye(H)[None])
     close(parts.direct + parts.slopes @ parts.matrix, step_jacobians(lstm(), params, trace))
+
+
+def test_a_step_stretches_no_more_than_its_bound():
+    """Max slope times σ_max for a tanh RNN, and at least σ_max of the whole step in any cell with such a product."""
+    params = random_params(rnn())
+    trace = unroll(rnn(), params, random_xs())
+    slopes = (1 - trace.after.h**2).max(-1)
+    close(step_bounds(split_jacobians(rnn(), params, trace)), slopes * np.linalg.norm(params.W_hh, 2))
+    for cell in (lstm(), gru()):
+        params = random_params(cell)
+        trace = unroll(cell, params, random_xs())
+        largest = np.linalg.norm(step_jacobians(cell, params, trace), 2, (-2, -1))
+        bounds = step_bounds(split_jacobians(cell, params, trace))
+        assert (largest <= bounds * (1 + 1e-12)).all()
+        assert (bounds < 4 * largest).all()
 
 
 @pytest.mark.parametrize("g", [0.5, 1.0, 1.5])

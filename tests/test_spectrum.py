@@ -7,7 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seqjax import Affine, gru, lstm, recurrent_blocks, rnn, singular_values, spectral_radius
+from seqjax import (
+    Affine,
+    gru,
+    lstm,
+    recurrent_blocks,
+    rnn,
+    singular_values,
+    spectral_radius,
+    with_spectral_radius,
+)
 
 ANGLE = 0.7
 ROTATION = np.array([[math.cos(ANGLE), -math.sin(ANGLE)], [math.sin(ANGLE), math.cos(ANGLE)]])
@@ -74,3 +83,21 @@ def test_blocks_of_a_broken_network_are_refused():
     weights[3, 1] = np.nan
     with pytest.raises(ValueError, match="NaN or infinity"):
         recurrent_blocks(replace(rnn(), gates="ab"), Affine(None, weights, None, None))
+
+
+def test_a_matrix_scaled_to_a_spectral_radius():
+    """Complex eigenvalues included; to 0 as well."""
+    matrix = np.random.default_rng(0).standard_normal((6, 6))
+    for radius in (0.9, 1.5, 0.0):
+        np.testing.assert_allclose(spectral_radius(with_spectral_radius(matrix, radius)), radius, rtol=1e-12)
+    np.testing.assert_allclose(with_spectral_radius(0.5 * ROTATION, 2.0), 2 * ROTATION)
+
+
+@pytest.mark.parametrize("name", ["zero", "nilpotent"])
+def test_a_matrix_without_a_radius_is_not_scaled(name):
+    """An error, not a NaN; nor is anything scaled to a radius that is none."""
+    with pytest.raises(ValueError, match="zero or nilpotent"):
+        with_spectral_radius(KNOWN[name][0], 1.0)
+    for radius in (-1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="radius must be a finite number"):
+            with_spectral_radius(ROTATION, radius)
