@@ -77,10 +77,10 @@ def split_jacobians(cell: Cell, params: Params, trace: Trace) -> Parts:
 
 
 def step_bounds(parts: Parts) -> np.ndarray:
-    """How much a step can stretch a gradient at the most, ‖direct‖ + ‖slopes‖ ‖matrix‖ in spectral norms, [.., T]; on the
-    host in float64.
+    """How much a step can stretch a gradient at the most, ‖direct‖ + ‖slopes‖ ‖matrix‖ in spectral norms, [.., T].
 
-    Of a tanh RNN that is max φ' · σ_max(W_hh), which bounds the γ of its decay (Pascanu et al. 2013).
+    Of a tanh RNN that is max φ' · σ_max(W_hh), which bounds the γ of its decay (Pascanu et al. 2013). On the host, in
+    float64.
     """
     arrays = (parts.direct, parts.slopes, parts.matrix)
     direct, slopes, matrix = (np.linalg.norm(np.asarray(part, np.float64), 2, (-2, -1)) for part in arrays)
