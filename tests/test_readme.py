@@ -1,11 +1,13 @@
 """The README says what is true: its Python runs, its commands are those of CI, its pictures exist."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from conftest import UNOPTIMISED
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -15,10 +17,11 @@ BASH = re.findall(r"```bash\n(.*?)```", README, flags=re.DOTALL)
 
 @pytest.mark.parametrize("block", PYTHON, ids=range(len(PYTHON)))
 def test_python_blocks_run(block):
-    """Each on its own, as a newcomer would paste it; PyTorch's needs the extra `torch`."""
+    """Each on its own, as a newcomer would paste it, but compiled quickly; PyTorch's needs the extra `torch`."""
     if "import torch\n" in block:
         pytest.importorskip("torch")
-    done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, cwd=ROOT)
+    command, env = [sys.executable, "-c", block], os.environ | UNOPTIMISED
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env)
     assert done.returncode == 0, done.stderr
 
 
