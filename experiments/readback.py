@@ -70,8 +70,8 @@ def table(config: Config, dataset: Any) -> list[dict[str, str]]:
         for path in paths:
             for seed, (line, score) in enumerate(zip(relative(dataset, cell, path), scores, strict=True)):
                 what = {"total": "total", "direct": "gates alone"}[path]
-                row = {"cell": cell, "seed": str(seed), "accuracy": f"{score:.3f}", "path": what}
-                rows.append(row | {f"step {t}": f"{line[config.length - t - 1]:.1e}" for t in steps(config)})
+                row = {"cell, seed, path": f"{cell} {seed}, {what}", "score": f"{score:.2f}"}
+                rows.append(row | {f"at {t}": f"{line[config.length - t - 1]:.0e}" for t in steps(config)})
     return rows
 
 
@@ -88,7 +88,8 @@ def figure(config: Config, dataset: Any) -> Any:
         axes.set(yscale="log", xlim=(config.length, 0), xlabel="step", title=f"{titles[cell]}, after training")
         axes.grid(axis="y", color="#e5e5e5")
     both[0].set_ylabel("gradient reaching the state,\nrelative to one step back from the end")
-    both[1].set_title("grey: forget gates alone; faint: not solved", loc="right", color=GREY, fontsize=9)
+    note = {"xy": (0.98, 0.03), "xycoords": "axes fraction", "ha": "right", "color": GREY, "fontsize": 9}
+    both[1].annotate("grey: along the forget gates alone\nfaint: a seed that did not solve the task", **note)
     return fig
 
 

@@ -112,12 +112,13 @@ def table(config: Config, dataset: Any) -> list[dict[str, str]]:
 def figure(config: Config, dataset: Any) -> Any:
     """The slope on a logarithmic axis, and where there is none at all."""
     fig, (axes,) = panels(1, width=8, height=4.4)
-    for dtype in config.dtypes:
+    for row, dtype in enumerate(config.dtypes):
         slope, full = dataset.slope.sel(dtype=dtype).values, float(dataset.full.sel(dtype=dtype))
         axes.plot(dataset.z, np.where(slope > 0, slope, np.nan), color=COLOURS[dtype], linewidth=2)
         axes.axvline(full, color=COLOURS[dtype], linewidth=0.8, linestyle=":")
         text = f"{dtype}: 1 from {full:.6g}"
-        axes.annotate(text, (full, 0.9), xytext=(3, 0), textcoords="offset points", color=COLOURS[dtype], fontsize=9)
+        height = 1e-5 * 0.1**row  # each on a line of its own, below the curve
+        axes.annotate(text, (full, height), xytext=(3, 0), textcoords="offset points", color=COLOURS[dtype], fontsize=9)
     axes.set(yscale="log", ylim=(1e-9, 2), xlim=(0, 20), xlabel="z, pre-activation of a gate", ylabel="slope of σ")
     axes.set_title("What is left of a gate's gradient")
     level(axes, 0.0099, "σ = 0.99")
