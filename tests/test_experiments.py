@@ -99,7 +99,7 @@ def test_a_killed_run_loses_the_piece_in_flight_alone(tmp_path):
     ("args", "message"),
     [
         (["run"], "no experiment named"),
-        (["run", "nope"], "unknown experiment 'nope': known are recall, horizon, vowels"),
+        (["run", "nope"], "unknown experiment 'nope': known are recall, horizon, readback, vowels"),
         (["dance"], "unknown command 'dance'"),
         (["run", "recall", "--depth", "3"], "--depth"),
         (["run", "recall", "--seeds", "many"], "--seeds"),
