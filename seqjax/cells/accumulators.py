@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from seqjax.core import Cell, Hidden, carry_dtype, factory, linear_step, require_sizes, require_width
-from seqjax.gated import no_product, shown
+from seqjax.gated import no_product, require_own, shown
 
 
 @jax.tree_util.register_dataclass
@@ -42,14 +42,12 @@ def init(key: Array, D: int, H: int) -> Projection:
 
 def start(name: str, state: type, params: Projection) -> Any:
     """Zeros, a count of zero among them; ValueError for another cell's params."""
-    if type(params) is not Projection:
-        what = type(params).__name__
-        raise ValueError(f"params of {name} must be Projection, got {what}: are they another cell's?")
+    require_own(name, params, Projection, {})
     H, dtype = params.W_ih.shape[0], carry_dtype(params)
     return state(jnp.zeros(H, dtype), *([jnp.zeros(1, dtype)] if state is Tally else []))
 
 
-def project(params: Projection, x: Array) -> Array:
+def project(params: Any, x: Array) -> Array:
     """u = W_ih x; ValueError where x has another width."""
     require_width(params, x)
     return params.W_ih @ x

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import Affine, Cell, Hidden, carry_dtype, factory, linear_step, require_sizes, require_width
-from seqjax.gated import gated, no_product, set_bias, shown
+from seqjax.cells.accumulators import project
+from seqjax.core import Affine, Cell, Hidden, carry_dtype, factory, linear_step, require_sizes
+from seqjax.gated import gated, no_product, require_own, set_bias, shown
 
 
 @jax.tree_util.register_dataclass
@@ -28,15 +29,8 @@ def init(pole: float, key: Array, D: int, H: int) -> OnePole:
 
 def start(params: OnePole) -> Hidden:
     """h_0 = 0; ValueError for another cell's params."""
-    if type(params) is not OnePole:
-        raise ValueError(f"params of one-pole must be OnePole, got {type(params).__name__}: are they another cell's?")
+    require_own("one-pole", params, OnePole, {})
     return Hidden(jnp.zeros(params.α.shape, carry_dtype(params)))
-
-
-def project(params: OnePole, x: Array) -> Array:
-    """u = W_ih x; ValueError where x has another width."""
-    require_width(params, x)
-    return params.W_ih @ x
 
 
 def coefficients(params: OnePole, u: Array) -> tuple[Hidden, Hidden]:

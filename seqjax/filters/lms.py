@@ -42,8 +42,7 @@ def lms(xs: Any, targets: Any, *, taps: int, step: float, weights: Any = None) -
     for vectors of different lengths, weights that are not [taps], and a step that is not above 0.
     """
     require_sizes(taps=taps)
-    if np.shape(xs) != np.shape(targets):
-        raise ValueError(f"targets must be like xs, [T], got {list(np.shape(targets))} and {list(np.shape(xs))}")
+    require_pairs(xs, targets)
     if not step > 0:
         raise ValueError(f"step must be above 0, got {step}")
     seen = windows(xs, taps)
@@ -86,6 +85,12 @@ def lms_mean(R: Any, wanted: Any, *, step: float, steps: int) -> np.ndarray:
     for _ in range(steps):
         path.append(path[-1] + step * R @ (wanted - path[-1]))
     return np.stack(path[1:])
+
+
+def require_pairs(xs: Any, targets: Any) -> None:
+    """ValueError unless there is a target for every input."""
+    if np.shape(xs) != np.shape(targets):
+        raise ValueError(f"targets must be like xs, [T], got {list(np.shape(targets))} and {list(np.shape(xs))}")
 
 
 def vector(name: str, values: Any) -> Array:

@@ -9,10 +9,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from seqjax.filters.lms import vector
+from seqjax.filters.lms import require_pairs, vector
 
 
 @jax.tree_util.register_dataclass
@@ -73,12 +72,6 @@ def adapt_one_pole(
     zero = jnp.zeros((), xs.dtype)
     first = (jnp.asarray(alpha, xs.dtype), jnp.asarray(beta, xs.dtype), (zero, zero, zero))
     return jax.lax.scan(adapt, first, (xs, vector("targets", targets).astype(xs.dtype)))[1]
-
-
-def require_pairs(xs: Any, targets: Any) -> None:
-    """ValueError unless there is a target for every input."""
-    if np.shape(xs) != np.shape(targets):
-        raise ValueError(f"targets must be like xs, [T], got {list(np.shape(targets))} and {list(np.shape(xs))}")
 
 
 def cost_surface(xs: Any, targets: Any, alphas: Any, betas: Any) -> Array:
