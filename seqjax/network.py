@@ -190,6 +190,7 @@ def forward(
     perturb: Any = None,
     key: Array | None = None,
     state: Any = None,
+    reset: Array | None = None,
     evaluator: str | None = None,
 ) -> Output:
     """One pass in the inside layout, xs [T, D, B] or tokens [T, B]; the rest as for `scan_stack`.
@@ -200,7 +201,7 @@ def forward(
         tokens = xs if mask is None else jnp.where(mask, xs, 0)
         xs = encode(params, tokens)
     body = body if evaluator is None else partial(body, evaluator=evaluator)
-    trace = body(params.body, xs, state, mask, perturb=perturb, key=key)
+    trace = body(params.body, xs, state, mask, reset, perturb, key=key)
     every = None if readout == "last" else jax.vmap(partial(affine, params.head))(trace.ys)
     last = None if readout == "every" else affine(params.head, summary(cell, params.body, trace, residual))
     return Output(every, last, trace)

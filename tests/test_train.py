@@ -14,7 +14,7 @@ import seqjax
 from seqjax.losses import cross_entropy
 from seqjax.sweep import Plan, gather, grid, plan_for, run_many, seed_keys, spread
 from seqjax.tasks import Batch
-from seqjax.train import CAUSES, advance, begin, purposes
+from seqjax.train import CAUSES, advance, begin, judge, purposes
 
 TASK = seqjax.tasks.recall(length=4, alphabet=3)
 NET = seqjax.network(seqjax.rnn(), inputs="onehot")
@@ -259,3 +259,35 @@ def test_bad_calls(call, message):
     """Each a ValueError that names the argument."""
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_penalty_is_added_to_what_is_gone_down_on_and_to_nothing_else():
+    """Weight decay by hand: its gradient is 2 w θ; the recorded loss is the task's alone."""
+
+    def decay(recipe, params, batch, hyper):
+        return hyper["weight"] * sum((a**2).sum() for a in jax.tree.leaves(params))
+
+    plain = replace(RECIPE, optimizer=optax.sgd(0.1), updates=1)
+    (got, history), (want, wanted) = trained(replace(plain, penalty=decay), weight=0.5), trained(plain)
+    before = begin(plain, seed_keys([0])[1][0], {}).params
+    chex.assert_trees_all_close(got.params, jax.tree.map(lambda a, b: a - 0.1 * b, want.params, before), atol=1e-6)
+    chex.assert_trees_all_close(history.loss, wanted.loss)
+    with pytest.raises(ValueError, match="read by neither"):
+        trained(plain, weight=0.5)
+
+
+@pytest.mark.parametrize("readout", ["every", "last"])
+def test_where_answers_count_and_where_the_state_starts_anew(readout):
+    """A batch's `scored` steps make the loss, and after a reset a row goes on as one that starts there."""
+    task = replace(TASK, readout=readout, loss=cross_entropy)
+    recipe = replace(RECIPE, network=seqjax.network(seqjax.gru(), inputs="onehot", readout=readout), task=task)
+    params = recipe.network.init(jax.random.key(0), 3, 5, 3)
+    xs, late = jax.random.randint(jax.random.key(1), (4, 6), 0, 3), jnp.broadcast_to(jnp.arange(6) >= 3, (4, 6))
+    targets = xs if readout == "every" else xs[:, 0]
+    flags = jnp.broadcast_to(jnp.arange(6) == 3, (4, 6))
+    scored = late if readout == "every" else None
+    got = judge(recipe, params, Batch(xs, targets, scored=scored, reset=flags), cross_entropy)
+    want = judge(recipe, params, Batch(xs[:, 3:], targets[:, 3:] if readout == "every" else targets), cross_entropy)
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+    cut = Batch(xs, targets, jnp.array([6, 6, 6, 6]), scored, flags)
+    np.testing.assert_allclose(judge(recipe, params, cut, cross_entropy), want, rtol=1e-6)

@@ -16,6 +16,8 @@ class Batch:
     xs: Any  # [B, T] tokens or [B, T, D] vectors
     targets: Any  # [B] for a task read at the last step, [B, T] for one read at every step
     lengths: Any = None  # [B]; None where every row is full
+    scored: Any = None  # [B, T] bool, where an answer counts in a task read at every step; None at every valid one
+    reset: Any = None  # [B, T] bool, where the state goes back to its start before the step; None nowhere
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,6 @@
+"""Training as one pure function of a key, and sweeps of whole trainings as one program."""
+
+from seqjax.train.many import begin_many, programs, test_keys, train_many
+from seqjax.train.recipe import Recipe, judge
+from seqjax.train.run import CAUSES, History, TrainState, advance, begin, evaluate, purposes, train
+from seqjax.train.sweep import sweep, sweep_recipe

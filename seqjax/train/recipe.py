@@ -1,0 +1,79 @@
+"""What a training is, apart from numbers that may be swept, and how a batch is judged."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from seqjax.core import Params, require_sizes
+from seqjax.gradients import adam
+from seqjax.network import Network
+from seqjax.sequences import batch_last, mask_of
+from seqjax.tasks.task import Batch, Task
+
+Hyper = Mapping[str, Any]
+ADAM = adam(3e-3)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything about a training run that is not a number to be swept.
+
+    `optimizer` is any optax transformation, or a function of the hyperparameters that returns one; `edit` changes the
+    fresh params by the hyperparameters, (key, params, hyper) -> params. `penalty` is added to the loss of every update,
+    (recipe, params, batch, *, hyper) -> number, such as `omega` or `flossing`.
+    """
+
+    network: Network
+    task: Task
+    hidden: int
+    updates: int = 1500
+    batch: int = 64
+    optimizer: optax.GradientTransformation | Callable[[Hyper], optax.GradientTransformation] = ADAM
+    edit: Callable[[Array, Params, Hyper], Params] | None = None
+    penalty: Callable[..., Array] | None = None
+
+    def __post_init__(self) -> None:
+        require_sizes(hidden=self.hidden, updates=self.updates, batch=self.batch)
+        for name in ("inputs", "readout"):
+            ours, its = getattr(self.network, name), getattr(self.task, name)
+            if ours != its and (ours, its) != ("embedding", "onehot"):
+                raise ValueError(f"task {self.task.name!r} needs a network with {name}={its!r}, got {ours!r}")
+
+
+def optimizer_of(recipe: Recipe, hyper: Hyper) -> optax.GradientTransformation:
+    """The recipe's optimiser at these hyperparameters."""
+    given = recipe.optimizer
+    return given if isinstance(given, optax.GradientTransformation) else given(hyper)
+
+
+def answers(
+    recipe: Recipe, params: Params, batch: Batch, *, perturb: Any = None, key: Array | None = None
+) -> tuple[Array, Array | None]:
+    """The network's predictions for a batch, [B, K] or [B, T, K], and where they count, [B, T] or None for all.
+
+    `perturb` is added to the states (see `seqjax.unroll.scan`); `key` draws what dropout drops.
+    """
+    mask = None if batch.lengths is None else mask_of(batch.lengths, batch.xs.shape[1])
+    inside = batch_last((batch.xs, mask, batch.reset))
+    output = recipe.network.forward(params, *inside[:2], perturb, key=key, reset=inside[2])
+    predictions = jnp.moveaxis(getattr(output, recipe.task.readout), -1, 0)
+    return predictions, None if recipe.task.readout == "last" else counted(batch, mask)
+
+
+def counted(batch: Batch, mask: Array | None) -> Array | None:
+    """Where an answer counts: in valid steps that are scored, None for everywhere."""
+    if batch.scored is None or mask is None:
+        return mask if batch.scored is None else batch.scored
+    return mask & batch.scored
+
+
+def judge(
+    recipe: Recipe, params: Params, batch: Batch, measure: Callable[..., Array], key: Array | None = None
+) -> Array:
+    """A loss or score of the network on a batch, over the steps that count only; `key` draws what dropout drops."""
+    predictions, where = answers(recipe, params, batch, key=key)
+    return measure(predictions, batch.targets, where)

@@ -1,0 +1,73 @@
+"""Sweeps: recipes times hyperparameters times seeds, with labelled results."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from seqjax.core import require_sizes
+from seqjax.stopwatch import TIMES, stopwatch
+from seqjax.sweep import Plan, checked_axes, gather, grid, plan_for, seed_keys
+from seqjax.train.many import programs, test_keys, train_many
+from seqjax.train.recipe import Recipe
+from seqjax.train.run import CAUSES
+
+
+def sweep_recipe(
+    recipe: Recipe,
+    *,
+    seeds: int | Iterable[int] = 5,
+    axes: Mapping[str, Sequence[float]] | None = None,
+    examples: int = 2000,
+    plan: Plan | None = None,
+    title: str | None = None,
+) -> Any:
+    """Train and score every combination of dynamic hyperparameters and seeds as one program.
+
+    Returns an `xarray.Dataset` with dims (*axes, seed [, update]): score, failed_at (-1 for none) and cause, and of
+    every update loss, train_score and gradient_norm; its attributes say by which plan, and in how many compile_seconds
+    and run_seconds. A failed run scores NaN. `title` shows a progress bar under that name.
+    """
+    import xarray as xr
+
+    from seqjax.progress import progress_bar
+
+    require_sizes(examples=examples)
+    axes = checked_axes({}, axes or {})[1]
+    numbers, keys = seed_keys(seeds)
+    many, hyper = grid(keys, axes)
+    plan = plan or plan_for(len(many))
+    with progress_bar(title) if title else nullcontext() as show, stopwatch() as taken:
+        states, history = train_many(recipe, many, hyper, plan=plan, progress=show)
+        scores = np.asarray(programs(recipe, plan)[2](examples)(states.params, test_keys(many)))
+    failed = np.asarray(states.failed_at)
+    shape, dims = [*map(len, axes.values()), len(numbers)], (*axes, "seed")
+    runs = {"score": np.where(failed < 0, scores, np.nan), "failed_at": failed, "cause": np.array(CAUSES)[states.cause]}
+    updates = {"loss": history.loss, "train_score": history.score, "gradient_norm": history.gradient_norm}
+    variables = {name: (dims, np.reshape(value, shape)) for name, value in runs.items()} | {
+        name: ((*dims, "update"), value.reshape(*shape, -1)) for name, value in updates.items()
+    }
+    return xr.Dataset(variables, {**axes, "seed": numbers}, {"plan": str(plan), **taken})
+
+
+def sweep(
+    make: Callable[..., Recipe],
+    *,
+    static: Mapping[str, Sequence[Any]] | None = None,
+    dynamic: Mapping[str, Sequence[float]] | None = None,
+    **options: Any,
+) -> Any:
+    """Sweep recipes: `make(**point)` for every combination of `static` axes (one compilation each), and within each
+    every combination of `dynamic` axes and seeds as one program.
+
+    Options and result are those of `sweep_recipe`, with the static axes leading.
+    """
+    static, dynamic = checked_axes(static or {}, dynamic or {})
+    recipes = [make(**dict(zip(static, values, strict=True))) for values in product(*static.values())]
+    if len({recipe.updates for recipe in recipes}) > 1:
+        raise ValueError("every recipe of one sweep must have the same number of updates: sweep each number by itself")
+    parts = [sweep_recipe(recipe, axes=dynamic, **options) for recipe in recipes]
+    taken = {name: sum(part.attrs[name] for part in parts) for name in TIMES}
+    return gather(parts, static).assign_attrs(plan=parts[0].attrs["plan"], **taken)
