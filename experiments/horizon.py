@@ -19,6 +19,7 @@ import xarray as xr
 
 import seqjax
 from experiments.models import CELLS, Training, check_training, recall_recipe, require_known, without
+from seqjax.checkpoint import Checkpoints
 from seqjax.core import Cell
 from seqjax.progress import progress_bar
 from seqjax.report import Experiment
@@ -51,16 +52,16 @@ def check(config: Config) -> None:
 def run(config: Config, point: Any) -> Any:
     """Train every cell and read its gradients before and after; dims cell, moment, path, seed, lag, gate."""
     settings = without(config, "cells")
-    parts = [point(partial(measure, config, cell), cell=cell, **settings) for cell in config.cells]
+    parts = [point.resumable(partial(measure, config, cell), cell=cell, **settings) for cell in config.cells]
     return gather(parts, {"cell": config.cells})
 
 
-def measure(config: Any, name: str) -> xr.Dataset:
+def measure(config: Any, name: str, *, checkpoints: Checkpoints | None = None) -> xr.Dataset:
     """One cell, every seed: gradients by lag (the mean norm over sequences), their decay, spectra and score."""
     recipe, cell = recall_recipe(name, config.length, config), CELLS[name]
     numbers, keys = seed_keys(config.seeds)
     with progress_bar(f"horizon: {name} at T = {config.length}") as show:
-        states, _ = seqjax.train_many(recipe, keys, progress=show)
+        states, _ = seqjax.train_many(recipe, keys, progress=show, checkpoints=checkpoints)
     params = {"initial": seqjax.begin_many(recipe, keys).params, "trained": states.params}
     failed = np.asarray(states.failed_at) >= 0
     total = {moment: norms(recipe, cell, config, params[moment]) for moment in MOMENTS}

@@ -18,6 +18,7 @@ import xarray as xr
 import seqjax
 from experiments.claims import claim
 from experiments.models import Training, check_training, recipe_of, require_known, without
+from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
 from seqjax.progress import progress_bar
 from seqjax.report import Claim, Experiment
@@ -54,20 +55,20 @@ def run(config: Config, point: Any) -> Any:
     """Train every cell on every task; dims task, cell, seed."""
     settings = without(config, "tasks", "cells")
     parts = [
-        point(partial(measure, config, task, cell), task=task, cell=cell, **settings)
+        point.resumable(partial(measure, config, task, cell), task=task, cell=cell, **settings)
         for task in config.tasks
         for cell in config.cells
     ]
     return gather(parts, {"task": config.tasks, "cell": config.cells})
 
 
-def measure(config: Config, name: str, cell: str) -> xr.Dataset:
+def measure(config: Config, name: str, cell: str, *, checkpoints: Checkpoints | None = None) -> xr.Dataset:
     """Squared error on fresh sequences, and the departure from superposition of the trained cell."""
     task = TASKS[name](length=config.length)
     recipe = recipe_of(seqjax.network(CELLS[cell], readout="every"), task, config)
     numbers, keys = seed_keys(config.seeds)
     with progress_bar(f"latch: {cell} on {name}") as show:
-        states, _ = seqjax.train_many(recipe, keys, progress=show)
+        states, _ = seqjax.train_many(recipe, keys, progress=show, checkpoints=checkpoints)
     judged = replace(recipe, task=replace(task, score=task.loss))
     errors = programs(judged, plan_for(len(keys)))[2](config.examples)(states.params, test_keys(keys))
     one, other = (task.held_out(jax.random.key(seed), 100).xs for seed in (1, 2))

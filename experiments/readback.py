@@ -39,7 +39,7 @@ class Config(Training):
 
 def run(config: Config, point: Any) -> Any:
     """Train both cells and read their gradients; dims cell, moment, path, seed, lag."""
-    parts = [point(partial(measure, config, cell), cell=cell, **without(config)) for cell in LINES]
+    parts = [point.resumable(partial(measure, config, cell), cell=cell, **without(config)) for cell in LINES]
     return gather(parts, {"cell": tuple(LINES)})
 
 

@@ -52,7 +52,7 @@ def run(config: Config, point: Any) -> Any:
     def train(cell: str, length: int) -> Any:
         recipe, title = recall_recipe(cell, length, config), f"recall: {cell} at T = {length}"
         options = {"seeds": config.seeds, "examples": config.examples, "title": title}
-        return point(partial(seqjax.sweep_recipe, recipe, **options), cell=cell, length=length, **settings)
+        return point.resumable(partial(seqjax.sweep_recipe, recipe, **options), cell=cell, length=length, **settings)
 
     axes = {"cell": config.cells, "length": config.lengths}
     return gather([train(cell, length) for cell in config.cells for length in config.lengths], axes)
@@ -155,4 +155,5 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     check=check,
+    version=2,
 )

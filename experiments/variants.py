@@ -96,7 +96,7 @@ def run(config: Config, point: Any) -> Any:
     def train(task: str, cell: str) -> Any:
         recipe, settings = training(config, task, cell)
         options = {"seeds": config.seeds, "examples": config.examples, "title": f"{task}: {LABELS[cell]}"}
-        return point(partial(seqjax.sweep_recipe, recipe, **options), task=task, cell=cell, **settings)
+        return point.resumable(partial(seqjax.sweep_recipe, recipe, **options), task=task, cell=cell, **settings)
 
     parts = [train(task, cell)[["score", "failed_at", "cause"]] for task in config.tasks for cell in config.cells]
     return gather(parts, {"task": config.tasks, "cell": config.cells})
@@ -236,4 +236,5 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     check=check,
+    version=2,
 )

@@ -71,7 +71,7 @@ def run(config: Config, point: Any) -> Any:
         cell, bidirectional = BODIES[model]
         training = recipe(cell, config, clip=config.clip, bidirectional=bidirectional)
         options = {"seeds": config.seeds, "title": f"vowels: {model}"}
-        return point(partial(seqjax.sweep_recipe, training, **options), model=model, **settings)
+        return point.resumable(partial(seqjax.sweep_recipe, training, **options), model=model, **settings)
 
     return gather([train(model) for model in config.models], {"model": config.models})
 
@@ -134,4 +134,5 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     check=check,
+    version=2,
 )

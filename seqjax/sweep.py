@@ -196,28 +196,35 @@ def joined(parts: list[Any], runs: int) -> Any:
 
 
 def run_many(
-    begin: Callable[..., Any],
+    states: Any,
     advance: Callable[[int], Callable[..., Any]],
-    keys: Array,
     hyper: Mapping[str, Array],
     *,
     updates: int,
     chunk: int = 100,
-    progress: Callable[[int, int, Any], None] | None = None,
+    before: Sequence[Any] = (),
+    done: int = 0,
+    watch: Sequence[Callable[[int, Any, list[Any]], None]] = (),
 ) -> tuple[Any, Any]:
     """Drive many runs from the host, a chunk of updates at a time: final states [R] and history [R, updates].
 
-    `begin(keys, hyper)` gives the states; `advance(n)(states, hyper)` gives them n updates later, with the history
-    between. `progress(done, updates, history)` is called after every chunk. Chunking never changes a result.
+    `advance(n)(states, hyper)` gives the states n updates later, with the history between. After every chunk each of
+    `watch` is called with the updates done, the states, and the history in parts. `before` is the history of the first
+    `done` updates, where there were some. Chunking never changes a result.
     """
-    states, parts = begin(keys, hyper), []
-    for done in range(0, updates, chunk):
-        size = min(chunk, updates - done)
+    parts = list(before)
+    for first in range(done, updates, chunk):
+        size = min(chunk, updates - first)
         states, part = advance(size)(states, hyper)
         parts.append(jax.device_get(part))
-        if progress is not None:
-            progress(done + size, updates, parts[-1])
-    return states, jax.tree.map(lambda *each: np.concatenate(each, axis=1), *parts)
+        for look in watch:
+            look(first + size, states, parts)
+    return states, joined_history(parts)
+
+
+def joined_history(parts: Sequence[Any]) -> Any:
+    """History [R, updates] of chunks one after the other."""
+    return jax.tree.map(lambda *each: np.concatenate(each, axis=1), *parts)
 
 
 def gather(parts: Sequence[Any], axes: Mapping[str, Sequence[Any]]) -> Any:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "seqjax"
 RANKS = {
     0: ("core", "sequences", "losses", "sweep", "statistics", "progress", "stopwatch", "jaxprs"),
-    1: ("gated", "dropout", "gradients", "horizon", "parallel", "spectrum", "tasks"),
+    1: ("checkpoint", "gated", "dropout", "gradients", "horizon", "parallel", "spectrum", "tasks"),
     2: ("cells", "filters", "init", "unroll"),
     3: ("stack", "adjoints", "superposition"),
     4: ("jacobian", "network", "deep", "bptt", "interop"),

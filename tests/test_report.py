@@ -8,7 +8,8 @@ import pytest
 import xarray as xr
 
 from seqjax.report import Claim, Experiment, read_runs, require_writable, run_experiment, write_page
-from seqjax.report.store import aside, points
+from seqjax.report.points import Points
+from seqjax.report.store import aside
 from seqjax.report.style import panels
 
 COMPUTED = []
@@ -212,7 +213,7 @@ def test_verdicts(holds, refuted, verdict, passed):
 def test_results_do_not_outlive_a_change_of_measurement(tmp_path, computed):
     """Another version, or another coordinate, is another piece."""
     for experiment in (TOY, replace(TOY, version=2)):
-        point = points(experiment, tmp_path, [])
+        point = Points(experiment, tmp_path)
         point(lambda: computed.append("new") or xr.Dataset(), i=0)
     assert computed == ["new", "new"]
 

@@ -88,15 +88,15 @@ def test_plans_and_solo_runs_agree(plan):
 
 def test_chunking_never_changes_a_result():
     """Seven updates, two at a time."""
-    begin_ = jax.vmap(lambda k, h: begin(RECIPE, k, h))
+    states = jax.vmap(lambda k: begin(RECIPE, k, {}))(seed_keys(1)[1])
     advance_ = cache(lambda n: jax.jit(jax.vmap(lambda s, h: advance(RECIPE, n, s, h))))
     seen = []
-    show = lambda done, total, _: seen.append((done, total))  # noqa: E731
-    states, history = run_many(begin_, advance_, seed_keys(1)[1], {}, updates=7, chunk=2, progress=show)
+    look = lambda done, _, parts: seen.append((done, len(parts)))  # noqa: E731
+    states, history = run_many(states, advance_, {}, updates=7, chunk=2, watch=[look])
     chex.assert_trees_all_close(
         (at(states.params, 0), at(history, 0)), (trained(RECIPE)[0].params, trained(RECIPE)[1]), atol=1e-6
     )
-    assert seen == [(2, 7), (4, 7), (6, 7), (7, 7)]
+    assert seen == [(2, 1), (4, 2), (6, 3), (7, 4)]
 
 
 def poisoned(update):

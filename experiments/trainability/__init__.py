@@ -31,7 +31,7 @@ def run(config: Config, point: Any) -> Any:
     for number, (cell, start, length) in enumerate(pieces(config)):
         work = partial(measure, config, cell, start, length, 1000 * number)
         where = {"cell": cell, "start": start, "length": length, "first": 1000 * number}
-        parts.append(point(work, **where, **without(config, "lengths", "cells")))
+        parts.append(point.resumable(work, **where, **without(config, "lengths", "cells")))
     return xr.concat(parts, "run", combine_attrs="drop")
 
 

@@ -11,6 +11,7 @@ import xarray as xr
 
 import seqjax
 from experiments.models import Training, check_training, recipe_of, require_known
+from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
 from seqjax.init import Bias, GateBias, Gaussian, InputGaussian, Orthogonal, ScaledIdentity, Uniform
 from seqjax.progress import progress_bar
@@ -86,7 +87,9 @@ def edit(cell: str, start: str, key: Any, params: Any, hyper: Any) -> Any:
     return replace(params, body=(replace(layer, forward=half),))
 
 
-def measure(config: Config, cell: str, start: str, length: int, first: int) -> xr.Dataset:
+def measure(
+    config: Config, cell: str, start: str, length: int, first: int, *, checkpoints: Checkpoints | None = None
+) -> xr.Dataset:
     """All runs of one program: what reaches step 1 before training, and the score after it."""
     variances = config.rnn_variances if cell == "rnn" else config.variances
     points = list(product(memories(config, cell), variances, range(config.seeds)))
@@ -99,7 +102,7 @@ def measure(config: Config, cell: str, start: str, length: int, first: int) -> x
     begun = seqjax.begin_many(recipe, keys, hyper).params
     share, straight = (reaching(recipe, kind, config, begun) for kind in (CELLS[cell], path(cell)))
     with progress_bar(f"trainability: {cell}, {start}, T = {length}") as show:
-        states, _ = seqjax.train_many(recipe, keys, hyper, progress=show)
+        states, _ = seqjax.train_many(recipe, keys, hyper, progress=show, checkpoints=checkpoints)
     scores = programs(recipe, plan_for(len(keys)))[2](config.examples)(states.params, test_keys(keys))
     failed = np.asarray(states.failed_at)
     return xr.Dataset(

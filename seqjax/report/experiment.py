@@ -43,7 +43,8 @@ class Experiment:
     """One experiment as a value; `run` and `claims` are pure functions of the settings.
 
     `run(config, point)` measures; it wraps each long piece in `point(compute, **coordinates)`, which returns the
-    stored dataset of a finished piece instead of computing it again. `check(config)` raises ValueError for settings
+    stored dataset of a finished piece instead of computing it again; `point.resumable(compute, **coordinates)` gives
+    `compute` checkpoints as well, from which a killed piece goes on. `check(config)` raises ValueError for settings
     that cannot be run, before anything is.
     """
 

@@ -4,16 +4,17 @@ from pathlib import Path
 from typing import Any
 
 from seqjax.report.experiment import Experiment
-from seqjax.report.store import Run, points, read_run, write_run
+from seqjax.report.points import Points
+from seqjax.report.store import Run, read_run, write_run
 from seqjax.report.style import styled
 
 
 def run_experiment(experiment: Experiment, config: Any, out: Path) -> Run:
     """Measure, judge, draw and store; finished pieces of earlier or killed runs are reused."""
-    seconds: list[float] = []
-    dataset = experiment.run(config, points(experiment, out, seconds))
+    point = Points(experiment, out)
+    dataset = experiment.run(config, point)
     claims, rows = experiment.judged(config, dataset), experiment.table(config, dataset)
     with styled():
         figure = experiment.figure(config, dataset)
-        folder = write_run(experiment, config, dataset, claims, rows, figure, sum(seconds), out)
+        folder = write_run(experiment, config, dataset, claims, rows, figure, sum(point.seconds), out)
     return read_run(folder)

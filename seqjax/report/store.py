@@ -13,9 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
-from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -79,27 +77,6 @@ def require_writable(out: Path) -> None:
         tempfile.TemporaryFile(dir=out).close()
     except OSError as error:
         raise ValueError(f"--out {out} cannot be written to ({error.strerror}): choose a folder that can") from None
-
-
-def points(experiment: Experiment, out: Path, seconds: list[float]) -> Callable[..., xr.Dataset]:
-    """The `point` function of an experiment: compute a piece once, and read it back ever after.
-
-    What each piece took when it was computed is appended to `seconds`.
-    """
-
-    def point(compute: Callable[[], xr.Dataset], **coordinates: Any) -> xr.Dataset:
-        path = out / experiment.name / "points" / f"{fingerprint(experiment, coordinates)}.nc"
-        stored = read_dataset(path)
-        if stored is None:
-            began = time.monotonic()
-            stored = compute().load()
-            stored.attrs["seconds"] = time.monotonic() - began
-            with aside(path) as draft:
-                stored.to_netcdf(draft, engine="netcdf4")
-        seconds.append(float(stored.attrs["seconds"]))
-        return stored
-
-    return point
 
 
 def read_dataset(path: Path) -> xr.Dataset | None:

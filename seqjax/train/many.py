@@ -1,13 +1,16 @@
 """Many runs of one recipe as one program."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import cache, lru_cache, partial
 from typing import Any
 
 import jax
+import numpy as np
 from jax import Array
 
-from seqjax.sweep import Plan, checked_runs, plan_for, run_many, staffed
+from seqjax.checkpoint import Checkpoints, Saver, opened
+from seqjax.sweep import Plan, checked_runs, joined_history, plan_for, run_many, staffed
 from seqjax.train.recipe import Hyper, Recipe
 from seqjax.train.run import History, TrainState, advance, begin, evaluate, purposes
 
@@ -38,11 +41,61 @@ def train_many(
     *,
     plan: Plan | None = None,
     progress: Callable[[int, int, Any], None] | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> tuple[TrainState, History]:
     """Train one run per key [R] and hyperparameter [R] as one program: states and histories with R in front.
 
-    Run i equals `train(keys[i], recipe, ...)` to rounding, whatever the plan. Threefry keys only, else ValueError.
+    Run i equals `train(keys[i], recipe, ...)` to rounding, whatever the plan. `progress(done, updates, history)` is
+    called on the way. With `checkpoints` the runs go on from the last one in that folder, to the same numbers, on the
+    same machine bit for bit. ValueError for keys other than threefry, a checkpoint of another run, a folder that cannot
+    be written.
     """
     keys, hyper = checked_runs(keys, hyper or {})
     first, onward, _ = programs(recipe, plan or plan_for(len(keys)))
-    return run_many(first, onward, keys, hyper, updates=recipe.updates, progress=progress)
+    states, updates = first(keys, hyper), recipe.updates
+    watch: list[Any] = [] if progress is None else [lambda done, _, parts: progress(done, updates, parts[-1])]
+    if checkpoints is None:
+        return run_many(states, onward, hyper, updates=updates, watch=watch)
+    with opened(checkpoints, about_run(recipe, keys, hyper)) as saver:
+        states, before, done = resumed(recipe, saver, states, hyper)
+        watch.append(partial(save_if_due, saver, updates))
+        return run_many(states, onward, hyper, updates=updates, before=before, done=done, watch=watch)
+
+
+def about_run(recipe: Recipe, keys: Array, hyper: Mapping[str, Array]) -> dict[str, Any]:
+    """What a run is, as JSON has it: what its checkpoints are known by, and what the network is rebuilt from."""
+    network = recipe.network
+    return {
+        "cell": network.cell.name,
+        "inputs": network.inputs,
+        "readout": network.readout,
+        "residual": network.residual,
+        "dropout": None if network.dropout is None else asdict(network.dropout),
+        "task": recipe.task.name,
+        "hidden": recipe.hidden,
+        "batch": recipe.batch,
+        "keys": jax.random.key_data(keys).tolist(),
+        "hyper": {name: values.tolist() for name, values in hyper.items()},
+    }
+
+
+def resumed(
+    recipe: Recipe, saver: Saver, states: TrainState, hyper: Mapping[str, Array]
+) -> tuple[TrainState, list[History], int]:
+    """(states, history, updates done) of the last checkpoint; the given states where there is none."""
+    done = saver.latest()
+    if done is None:
+        return states, [], 0
+    if done > recipe.updates:
+        raise ValueError(f"updates must be at least {done}, which the checkpoint has done, got {recipe.updates}")
+    history = jax.eval_shape(jax.vmap(partial(advance, recipe, done)), states, hyper)[1]
+    states, history = saver.restore(done, (states, history))
+    return states, [history], done
+
+
+def save_if_due(saver: Saver, updates: int, done: int, states: TrainState, parts: list[History]) -> None:
+    """A checkpoint where it is time for one, and at the end."""
+    if saver.due(done) or done == updates:
+        loss = parts[-1].loss
+        mean = float(loss[np.isfinite(loss)].mean()) if np.isfinite(loss).any() else float("inf")
+        saver.save(done, (states, joined_history(parts)), loss=mean)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
 from seqjax.stopwatch import TIMES, stopwatch
 from seqjax.sweep import Plan, checked_axes, gather, grid, plan_for, seed_keys
@@ -23,12 +24,14 @@ def sweep_recipe(
     examples: int = 2000,
     plan: Plan | None = None,
     title: str | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Any:
     """Train and score every combination of dynamic hyperparameters and seeds as one program.
 
     Returns an `xarray.Dataset` with dims (*axes, seed [, update]): score, failed_at (-1 for none) and cause, and of
     every update loss, train_score and gradient_norm; its attributes say by which plan, and in how many compile_seconds
-    and run_seconds. A failed run scores NaN. `title` shows a progress bar under that name.
+    and run_seconds. A failed run scores NaN. `title` shows a progress bar under that name. `checkpoints` as for
+    `train_many`.
     """
     import xarray as xr
 
@@ -40,7 +43,7 @@ def sweep_recipe(
     many, hyper = grid(keys, axes)
     plan = plan or plan_for(len(many))
     with progress_bar(title) if title else nullcontext() as show, stopwatch() as taken:
-        states, history = train_many(recipe, many, hyper, plan=plan, progress=show)
+        states, history = train_many(recipe, many, hyper, plan=plan, progress=show, checkpoints=checkpoints)
         scores = np.asarray(programs(recipe, plan)[2](examples)(states.params, test_keys(many)))
     failed = np.asarray(states.failed_at)
     shape, dims = [*map(len, axes.values()), len(numbers)], (*axes, "seed")
