@@ -19,6 +19,7 @@ from seqjax.cells import (
     running_sum,
     variant,
 )
+from seqjax.checkpoint import Checkpoints
 from seqjax.core import Affine, Cell, Complex, Hidden
 from seqjax.cost import cost
 from seqjax.deep import deep
@@ -37,7 +38,7 @@ from seqjax.streaming import Stream, streaming
 from seqjax.superposition import superposition
 from seqjax.survey import Survey, survey
 from seqjax.sweep import Plan
-from seqjax.train import Recipe, begin_many, evaluate, sweep, sweep_recipe, train, train_many
+from seqjax.train import Recipe, begin_many, evaluate, saved, sweep, sweep_recipe, train, train_many
 from seqjax.unroll import Trace, unroll
 
 __version__ = "0.1.0"

@@ -151,14 +151,19 @@ def about(manager: "CheckpointManager", step: int) -> dict[str, Any]:
 
 def restored(manager: "CheckpointManager", step: int, like: Any) -> Any:
     """The leaves of one checkpoint in the structure of a template; ValueError names the first that differs."""
-    from orbax.checkpoint import args
-
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
     wanted = {name_of(path): jax.eval_shape(plain, leaf) for path, leaf in paths}
     require_leaves(f"{manager.directory}/{step}", about(manager, step)["leaves"], wanted)
-    blank = {name: np.empty(leaf.shape, leaf.dtype) for name, leaf in wanted.items()}
-    found = manager.restore(step, args=args.Composite(tree=args.StandardRestore(blank)))["tree"]
+    found = leaves(manager, step)
     return structure.unflatten(as_before(found[name_of(path)], leaf) for path, leaf in paths)
+
+
+def leaves(manager: "CheckpointManager", step: int) -> dict[str, np.ndarray]:
+    """Every leaf of one checkpoint, by its place."""
+    from orbax.checkpoint import args
+
+    blank = {name: np.empty(*kind) for name, kind in about(manager, step)["leaves"].items()}
+    return manager.restore(step, args=args.Composite(tree=args.StandardRestore(blank)))["tree"]
 
 
 def require_leaves(where: str, stored: Mapping[str, list], wanted: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Every cell the package knows, by name; one family per file."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from seqjax.cells.accumulators import running_max, running_mean, running_sum
@@ -37,3 +38,23 @@ def cell_named(name: str) -> Callable[..., Cell]:
     if name not in CELLS:
         raise ValueError(f"unknown cell {name!r}: known cells are {', '.join(sorted(CELLS))}")
     return CELLS[name]
+
+
+MARKS = {
+    "relu": "activation",
+    "norm": "norm",
+    "peephole": "peephole",
+    "coupled": "coupled",
+    "reset-before": "reset_after",
+}
+VALUES = {"relu": "relu", "norm": "layer", "peephole": True, "coupled": True, "reset-before": False}
+
+
+def cells_called(name: str) -> list[Cell]:
+    """The cells whose `name` this is, apart from how they are drawn: `rnn-relu` is `rnn(activation="relu")`."""
+    base, marks = name.partition("-")[0], f"{name.partition('-')[2]}-"
+    options = {MARKS[mark]: value for mark, value in VALUES.items() if f"{mark}-" in marks}
+    made = [CELLS[name]()] if name in CELLS else []
+    with suppress(TypeError):  # an option that the base has not
+        made += [CELLS[base](**options)] if base in CELLS and options else []
+    return [cell for cell in made if cell.name == name]

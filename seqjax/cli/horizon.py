@@ -25,10 +25,11 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 @dataclass(frozen=True)
 class Horizon:
-    """How far back a model can learn: the PyTorch state_dict of an nn.RNN, nn.LSTM or nn.GRU, or a model around one."""
+    """How far back a model can learn: the PyTorch state_dict of an nn.RNN, nn.LSTM or nn.GRU or a model around one,
+    or a training's checkpoints."""
 
     model: Annotated[Path, tyro.conf.Positional]
-    """A .safetensors, .pt or .pth file."""
+    """A .safetensors, .pt or .pth file, or a folder of checkpoints."""
     data: Path | None = None
     """Sequences of your own: .npy [T, D] or [B, T, D], .npz with xs and perhaps lengths, .csv of D columns."""
     inputs: str = "gaussian:1"
@@ -43,6 +44,10 @@ class Horizon:
     """The model is an nn.RNN(nonlinearity="relu"), of which its weights say nothing."""
     dtype: str | None = None
     """Cast the weights, such as to float32."""
+    run: int | None = None
+    """Of checkpoints, which run; the first by default."""
+    step: int | None = None
+    """Of checkpoints, after how many updates; the last by default."""
     seed: int = 0
     """Of the sequences, and of the directions in which the gradient is taken."""
     out: Path | None = None
@@ -55,7 +60,9 @@ def horizon(options: Horizon) -> None:
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed must be from 0 to 2**32 - 1, got {options.seed}")
     out = folder(Path(f"{options.model.stem}-horizon") if options.out is None else options.out)
-    cell, layers = load(options.model, options.prefix, relu=options.relu, dtype=options.dtype)
+    cell, layers = load(
+        options.model, options.prefix, relu=options.relu, dtype=options.dtype, run=options.run, step=options.step
+    )
     D = layers[0].forward.W_ih.shape[1]
     first, second = jax.random.split(jax.random.key(options.seed))
     if options.data is None:

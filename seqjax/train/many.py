@@ -72,6 +72,8 @@ def about_run(recipe: Recipe, keys: Array, hyper: Mapping[str, Array]) -> dict[s
         "residual": network.residual,
         "dropout": None if network.dropout is None else asdict(network.dropout),
         "task": recipe.task.name,
+        "D": recipe.task.D,
+        "K": recipe.task.K,
         "hidden": recipe.hidden,
         "batch": recipe.batch,
         "keys": jax.random.key_data(keys).tolist(),
