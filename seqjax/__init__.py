@@ -20,12 +20,12 @@ from seqjax.cells import (
     variant,
 )
 from seqjax.checkpoint import Checkpoints
+from seqjax.clipping import adam, clip, clip_limits
 from seqjax.core import Affine, Cell, Complex, Hidden
 from seqjax.cost import cost
 from seqjax.deep import deep
 from seqjax.dropout import Dropout
 from seqjax.gated import gated
-from seqjax.gradients import adam, clip_by_global_norm
 from seqjax.horizon import Decay, fit_decay, half_life, horizon, reachable_steps
 from seqjax.jacobian import Parts, Product, split_jacobians, step_bounds, step_jacobians, suffix_products
 from seqjax.lyapunov import Lyapunov, kaplan_yorke, lyapunov

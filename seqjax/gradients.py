@@ -1,23 +1,23 @@
-"""Norms that neither overflow nor underflow, and what may happen to a gradient before an optimiser sees it."""
+"""Norms that neither overflow nor underflow."""
 
-from functools import cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array
-
-from seqjax.sequences import concrete
 
 
 def safe_norm(x: Array, axis: int = 0) -> Array:
     """Euclidean norm along one axis, in float32 or wider; finite and non-zero wherever the truth is a normal float."""
     x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-    top = jnp.abs(x).max(axis, keepdims=True, initial=0)
-    largest = 1 / jnp.finfo(x.dtype).tiny  # beyond it 1/scale would be subnormal, which XLA flushes to zero
-    scale = jnp.where(top > 0, jnp.minimum(top, largest), 1)
+    scale = divisor(jnp.abs(x).max(axis, keepdims=True, initial=0))
     return (jnp.sqrt(((x / scale) ** 2).sum(axis, keepdims=True)) * scale).squeeze(axis)
+
+
+def divisor(top: Array) -> Array:
+    """What numbers of at most this size can be divided by, to be near 1; zero gives 1."""
+    largest = 1 / jnp.finfo(top.dtype).tiny  # beyond it 1/scale would be subnormal, which XLA flushes to zero
+    return jnp.where(top > 0, jnp.minimum(top, largest), 1)
 
 
 def compensated(total: Array, more: Array) -> tuple[Array, Array]:
@@ -31,38 +31,6 @@ def compensated(total: Array, more: Array) -> tuple[Array, Array]:
 def global_norm(tree: Any) -> Array:
     """Euclidean norm of all arrays together; infinite or NaN only where an entry, or the true norm, is."""
     return safe_norm(jnp.stack([safe_norm(leaf.ravel()) for leaf in jax.tree.leaves(tree)]))
-
-
-def clip_by_global_norm(limit: Array | float) -> optax.GradientTransformation:
-    """Scale the gradient down to `limit` where its global norm is larger (Pascanu et al. 2013, algorithm 1).
-
-    Unlike optax's, the norm does not overflow, so a huge finite gradient keeps its direction instead of becoming a
-    zero update; `limit` may be traced. Raises ValueError for a limit that is not above 0.
-    """
-    if concrete(limit) and not limit > 0:
-        raise ValueError(f"the limit of a clip must be above 0, got {limit}: leave the clip out for no clipping")
-
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        root = jnp.minimum(1, jnp.sqrt(limit) / jnp.sqrt(global_norm(updates)))  # its square may be too small to hold
-        return jax.tree.map(lambda g: g * root.astype(g.dtype) * root.astype(g.dtype), updates), state
-
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
-
-
-def adam(learning_rate: Any, *, clip: Any = None) -> optax.GradientTransformation:
-    """Adam (Kingma and Ba 2015), after clipping by global norm where `clip` is given; both may be traced.
-
-    The same plain numbers give the same object, so that recipes built twice share their compiled programs.
-    """
-    plain = all(isinstance(value, int | float | None) for value in (learning_rate, clip))
-    return (chained if plain else chained.__wrapped__)(learning_rate, clip)
-
-
-@cache
-def chained(learning_rate: Any, clip: Any) -> optax.GradientTransformation:
-    """Clip first, then Adam."""
-    first = [] if clip is None else [clip_by_global_norm(clip)]
-    return optax.chain(*first, optax.adam(learning_rate))
 
 
 def all_finite(tree: Any) -> Array:

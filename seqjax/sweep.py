@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh, PartitionSpec
 
-RESULTS = ("seed", "update", "score", "loss", "train_score", "gradient_norm", "failed_at", "cause")
+RESULTS = ("seed", "update", "score", "loss", "train_score", "gradient_norm", "clipped", "turned", "failed_at", "cause")
 
 
 @dataclass(frozen=True)

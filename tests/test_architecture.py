@@ -12,7 +12,7 @@ PACKAGE = ROOT / "seqjax"
 RANKS = {
     0: ("core", "sequences", "losses", "sweep", "statistics", "progress", "stopwatch", "jaxprs"),
     1: ("checkpoint", "gated", "dropout", "gradients", "horizon", "parallel", "spectrum", "tasks"),
-    2: ("cells", "filters", "init", "unroll"),
+    2: ("cells", "clipping", "filters", "init", "unroll"),
     3: ("stack", "adjoints", "superposition"),
     4: ("jacobian", "network", "deep", "bptt", "interop"),
     5: ("train", "cost", "lyapunov", "streaming", "profile"),

@@ -251,7 +251,7 @@ def test_an_overflowing_optimizer_is_a_failure():
         (lambda: replace(RECIPE, network=seqjax.network(seqjax.rnn())), "inputs='onehot'"),
         (lambda: replace(RECIPE, network=seqjax.network(seqjax.rnn(), inputs="onehot", readout="every")), "readout"),
         (lambda: seqjax.adam(1e-3, clip=0.0), "must be above 0"),
-        (lambda: seqjax.clip_by_global_norm(jnp.float32(-1)), "must be above 0"),
+        (lambda: seqjax.clip(norm=jnp.float32(-1)), "must be above 0"),
         (lambda: seqjax.train(jax.random.key(0), RECIPE, learning_rate=1e-2), "'learning_rate' is read by neither"),
     ],
 )

@@ -8,14 +8,15 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from seqjax.clipping import adam
 from seqjax.core import Params, require_sizes
-from seqjax.gradients import adam
 from seqjax.network import Network
 from seqjax.sequences import batch_last, mask_of
 from seqjax.tasks.task import Batch, Task
 
 Hyper = Mapping[str, Any]
 ADAM = adam(3e-3)
+STEPS = ["sequence", "window"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,12 @@ class Recipe:
     `optimizer` is any optax transformation, or a function of the hyperparameters that returns one; `edit` changes the
     fresh params by the hyperparameters, (key, params, hyper) -> params. `penalty` is added to the loss of every update,
     (recipe, params, batch, *, hyper) -> number, such as `omega` or `flossing`.
+
+    window      truncated backpropagation through time: the gradient stays within so many steps, over which the state is
+                carried by its value; None for the whole sequence. What memory it takes does not depend on T
+    step_every  "sequence", one step of the optimiser for a batch, or "window", one for every window in which something
+                counts
+    Raises ValueError for a task that the network does not fit, and for a window with a penalty.
     """
 
     network: Network
@@ -35,9 +42,17 @@ class Recipe:
     optimizer: optax.GradientTransformation | Callable[[Hyper], optax.GradientTransformation] = ADAM
     edit: Callable[[Array, Params, Hyper], Params] | None = None
     penalty: Callable[..., Array] | None = None
+    window: int | None = None
+    step_every: str = "sequence"
 
     def __post_init__(self) -> None:
         require_sizes(hidden=self.hidden, updates=self.updates, batch=self.batch)
+        if self.window is not None:
+            require_sizes(window=self.window)
+        if self.step_every not in STEPS or (self.step_every == "window" and self.window is None):
+            raise ValueError(f'step_every must be one of {STEPS}, "window" with a window, got {self.step_every!r}')
+        if self.window is not None and self.penalty is not None:
+            raise ValueError("a penalty reads whole sequences, and a window cuts them: leave one of them out")
         for name in ("inputs", "readout"):
             ours, its = getattr(self.network, name), getattr(self.task, name)
             if ours != its and (ours, its) != ("embedding", "onehot"):

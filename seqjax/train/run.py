@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from seqjax.clipping import clip_of
 from seqjax.core import Params
 from seqjax.gradients import all_finite, all_true, global_norm
 from seqjax.sweep import Read
 from seqjax.tasks.task import Batch
 from seqjax.train.recipe import Hyper, Recipe, answers, judge, optimizer_of
+from seqjax.train.windows import Window, over_windows, require_window, truncated
 
 CAUSES = ("", "loss", "gradient", "params", "optimizer")
 
@@ -39,6 +41,8 @@ class History:
     loss: Array  # [updates] of the task, without a penalty
     score: Array  # [updates] of the training batch
     gradient_norm: Array  # [updates] global norm, before clipping
+    clipped: Array  # [updates] share of the gradient's entries that `seqjax.clip` changed; NaN without one
+    turned: Array  # [updates] degrees by which it turned the gradient
 
 
 def purposes(key: Array) -> Array:
@@ -54,8 +58,9 @@ def begin(recipe: Recipe, key: Array, hyper: Hyper) -> TrainState:
     if recipe.edit is not None:
         params = recipe.edit(edit, params, hyper)
     opt_state = optimizer_of(recipe, hyper).init(params)
+    batch = jax.eval_shape(lambda: recipe.task.draw(data, jnp.int32(0), recipe.batch))
+    require_window(recipe, batch.xs.shape[1], params)
     if recipe.penalty is not None:  # which may read some of them
-        batch = jax.eval_shape(lambda: recipe.task.draw(data, jnp.int32(0), recipe.batch))
         jax.eval_shape(partial(recipe.penalty, recipe, hyper=hyper), params, batch)
     if unread := set(hyper) - hyper.names:
         raise ValueError(
@@ -65,16 +70,43 @@ def begin(recipe: Recipe, key: Array, hyper: Hyper) -> TrainState:
 
 
 def update(recipe: Recipe, hyper: Hyper, state: TrainState) -> tuple[TrainState, History]:
-    """One update. A run whose loss, gradient, new params or optimiser state turn non-finite keeps its last finite
-    params for good."""
+    """One update, of one batch. A run whose loss, gradient, new params or optimiser state turn non-finite keeps its
+    last finite params for good."""
     batch = recipe.task.draw(state.key, state.step, recipe.batch)
     noise = None if recipe.network.dropout is None else noise_key(state)
-    (total, (loss, score)), grads = jax.value_and_grad(objective, 1, has_aux=True)(
-        recipe, state.params, batch, hyper, noise
-    )
-    after, norm = descend(recipe, hyper, state, total, grads)
-    seen = (jnp.where(state.failed_at >= 0, jnp.nan, value) for value in (loss, score, norm))
-    return replace(after, step=state.step + 1), History(*seen)
+    if recipe.step_every == "window":
+        after, loss, score, seen = descend_by_window(recipe, hyper, state, batch, noise)
+    else:
+        loss, score, total, grads = gradient(recipe, state.params, batch, hyper, noise)
+        after, seen = descend(recipe, hyper, state, total, grads)
+    recorded = (jnp.where(state.failed_at >= 0, jnp.nan, value) for value in (loss, score, *seen))
+    return replace(after, step=state.step + 1), History(*recorded)
+
+
+def gradient(
+    recipe: Recipe, params: Params, batch: Batch, hyper: Hyper, key: Array | None
+) -> tuple[Array, Array, Array, Params]:
+    """Loss and score of a batch, what is gone down on, and its gradient."""
+    if recipe.window is not None:
+        loss, score, grads = truncated(recipe, params, batch, key)
+        return loss, score, loss, grads
+    down = jax.value_and_grad(objective, 1, has_aux=True)
+    (total, (loss, score)), grads = down(recipe, params, batch, hyper, key)
+    return loss, score, total, grads
+
+
+def descend_by_window(
+    recipe: Recipe, hyper: Hyper, state: TrainState, batch: Batch, key: Array | None
+) -> tuple[TrainState, Array, Array, tuple[Array, ...]]:
+    """A step of the optimiser for every window in which something counts; of norms and clips, the largest is seen."""
+
+    def take(state: TrainState, window: Window, loss: Array, grads: Params) -> tuple[TrainState, Any]:
+        after, seen = descend(recipe, hyper, state, loss, grads)
+        moved = jax.tree.map(lambda new, old: jnp.where(window.share > 0, new, old), after, state)
+        return moved, jax.tree.map(lambda value: jnp.where(window.share > 0, value, 0), seen)
+
+    after, loss, score, seen = over_windows(recipe, batch, key, state, lambda state: state.params, take)
+    return after, loss, score, jax.tree.map(jnp.max, seen)
 
 
 def objective(
@@ -87,8 +119,10 @@ def objective(
     return loss + penalty, (loss, jax.lax.stop_gradient(score))
 
 
-def descend(recipe: Recipe, hyper: Hyper, state: TrainState, loss: Array, grads: Params) -> tuple[TrainState, Array]:
-    """One step of the optimiser, or none where something is not finite; and the gradient's norm."""
+def descend(
+    recipe: Recipe, hyper: Hyper, state: TrainState, loss: Array, grads: Params
+) -> tuple[TrainState, tuple[Array, ...]]:
+    """One step of the optimiser, or none where something is not finite; the gradient's norm, and what clipping did."""
     steps, opt_state = optimizer_of(recipe, hyper).update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, steps)
     norm = global_norm(grads)
@@ -105,7 +139,7 @@ def descend(recipe: Recipe, hyper: Hyper, state: TrainState, loss: Array, grads:
         failed_at=jnp.where(~before & failed, state.step, state.failed_at),
         cause=jnp.where(~before & failed, finite.argmin() + 1, state.cause).astype(jnp.int32),
     )
-    return after, norm
+    return after, (norm, *clip_of(opt_state))
 
 
 def noise_key(state: TrainState) -> Array:

@@ -15,6 +15,8 @@ from seqjax.train.many import programs, test_keys, train_many
 from seqjax.train.recipe import Recipe
 from seqjax.train.run import CAUSES
 
+UPDATES = {"score": "train_score"}  # fields of the history by other names, as `score` is that after training
+
 
 def sweep_recipe(
     recipe: Recipe,
@@ -29,9 +31,9 @@ def sweep_recipe(
     """Train and score every combination of dynamic hyperparameters and seeds as one program.
 
     Returns an `xarray.Dataset` with dims (*axes, seed [, update]): score, failed_at (-1 for none) and cause, and of
-    every update loss, train_score and gradient_norm; its attributes say by which plan, and in how many compile_seconds
-    and run_seconds. A failed run scores NaN. `title` shows a progress bar under that name. `checkpoints` as for
-    `train_many`.
+    every update loss, train_score, gradient_norm, clipped and turned (see `History`); its attributes say by which plan,
+    and in how many compile_seconds and run_seconds. A failed run scores NaN. `title` shows a progress bar under that
+    name. `checkpoints` as for `train_many`.
     """
     import xarray as xr
 
@@ -48,7 +50,7 @@ def sweep_recipe(
     failed = np.asarray(states.failed_at)
     shape, dims = [*map(len, axes.values()), len(numbers)], (*axes, "seed")
     runs = {"score": np.where(failed < 0, scores, np.nan), "failed_at": failed, "cause": np.array(CAUSES)[states.cause]}
-    updates = {"loss": history.loss, "train_score": history.score, "gradient_norm": history.gradient_norm}
+    updates = {UPDATES.get(name, name): values for name, values in vars(history).items()}
     variables = {name: (dims, np.reshape(value, shape)) for name, value in runs.items()} | {
         name: ((*dims, "update"), value.reshape(*shape, -1)) for name, value in updates.items()
     }
