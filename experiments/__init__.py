@@ -5,6 +5,7 @@ from experiments import (
     benchmark,
     book,
     cell_step,
+    clipping,
     costs,
     counting,
     depth,
@@ -19,12 +20,13 @@ from experiments import (
     recall,
     saturation,
     trainability,
+    truncation,
     variants,
     vowels,
 )
 from seqjax.report import Experiment
 
-TRAINED = (recall, horizon, readback, vowels, variants, counting, latch, trainability)
+TRAINED = (recall, horizon, readback, vowels, variants, counting, latch, clipping, truncation, trainability)
 ANALYSED = (filters, modes, lms, adaptive_pole, jacobian_decay, depth, saturation, lyapunov)
 COUNTED = (book, cell_step, costs, benchmark)
 EXPERIMENTS: dict[str, Experiment] = {each.EXPERIMENT.name: each.EXPERIMENT for each in (*TRAINED, *ANALYSED, *COUNTED)}

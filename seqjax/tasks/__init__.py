@@ -6,6 +6,7 @@ from seqjax.tasks.adding import adding
 from seqjax.tasks.arrays import classification
 from seqjax.tasks.counting import counting
 from seqjax.tasks.nonlinear import best_linear_error, gate, latch, threshold
+from seqjax.tasks.order import order
 from seqjax.tasks.parity import parity
 from seqjax.tasks.recall import recall
 from seqjax.tasks.task import Batch, Task
@@ -16,6 +17,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "adding": adding,
     "vowels": vowels,
     "counting": counting,
+    "order": order,
     "parity": parity,
     "threshold": threshold,
     "gate": gate,
@@ -33,6 +35,7 @@ __all__ = [
     "gate",
     "japanese_vowels",
     "latch",
+    "order",
     "parity",
     "recall",
     "task_named",
