@@ -8,7 +8,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from seqjax.tasks import TASKS, Batch, adding, classification, recall, task_named
+from seqjax.tasks import (
+    TASKS,
+    Batch,
+    adding,
+    agreement,
+    classification,
+    copy,
+    delayed_xor,
+    echo,
+    plant,
+    recall,
+    regime,
+    task_named,
+    temporal_order,
+)
 from seqjax.tasks.arrays import rows_of_update
 
 KEY, MANY = jax.random.key(11), 200_000
@@ -21,7 +35,17 @@ def toy(labels=(0, 1, 1, 2, 1, 0, 2, 1, 1, 1), classes=3):
     return classification("toy", train, Batch(train.xs[6:], train.targets[6:]), classes=classes)
 
 
-DRAWN = {"recall": recall(length=30), "adding": adding(length=5), "toy": toy()}
+FRESH = {
+    "recall": recall(length=30),
+    "adding": adding(length=5),
+    "echo": echo(length=30, delay=4),
+    "plant": plant(length=5, delay=2),
+    "regime": regime(length=5),
+    "temporal_order": temporal_order(length=30),
+    "copy": copy(delay=2, symbols=20),
+    "delayed_xor": delayed_xor(length=60, delay=4),
+}
+DRAWN = {"toy": toy(), "agreement": agreement(), **FRESH}
 each_task = pytest.mark.parametrize("task", DRAWN.values(), ids=DRAWN)
 
 
@@ -40,14 +64,14 @@ def test_a_batch_is_a_function_of_key_and_update(task):
         assert not np.array_equal(batch.xs, task.draw(key, update, 10).xs)
 
 
-@pytest.mark.parametrize("name", ["recall", "adding"])
-def test_what_is_held_out_is_never_trained_on(name):
+@pytest.mark.parametrize("task", FRESH.values(), ids=FRESH)
+def test_what_is_held_out_is_never_trained_on(task):
     """No sequence of it is in a batch of the same key; it is a function of its key as well."""
-    task = DRAWN[name]
     test, again = (task.held_out(KEY, 10) for _ in range(2))
     chex.assert_trees_all_equal(test, again)
     assert len(test.xs) == 10
-    known = {row.tobytes() for update in range(50) for row in np.asarray(task.draw(KEY, update, 10).xs)}
+    draw = jax.jit(task.draw, static_argnums=2)
+    known = {row.tobytes() for update in range(50) for row in np.asarray(draw(KEY, update, 10).xs)}
     assert len(known) == 50 * 10
     assert not known & {row.tobytes() for row in np.asarray(test.xs)}
 
@@ -165,7 +189,7 @@ def test_chance_in_classification_is_the_largest_class():
         (lambda: adding(length=2.5), "length must be"),
         (
             lambda: task_named("copying"),
-            "'copying': known tasks are adding, counting, gate, latch, parity",
+            "'copying': known tasks are adding, agreement, copy, counting, delayed_xor, echo",
         ),
     ],
 )

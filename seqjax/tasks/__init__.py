@@ -3,13 +3,20 @@
 from collections.abc import Callable
 
 from seqjax.tasks.adding import adding
+from seqjax.tasks.agreement import agreement, sentence
 from seqjax.tasks.arrays import classification
+from seqjax.tasks.copy import copy
 from seqjax.tasks.counting import counting
+from seqjax.tasks.delayed_xor import delayed_xor
+from seqjax.tasks.echo import echo
 from seqjax.tasks.nonlinear import best_linear_error, gate, latch, threshold
 from seqjax.tasks.order import order
 from seqjax.tasks.parity import parity
+from seqjax.tasks.plant import plant
 from seqjax.tasks.recall import recall
+from seqjax.tasks.regime import regime
 from seqjax.tasks.task import Batch, Task
+from seqjax.tasks.temporal_order import temporal_order
 from seqjax.tasks.vowels import japanese_vowels, vowels
 
 TASKS: dict[str, Callable[..., Task]] = {
@@ -22,6 +29,13 @@ TASKS: dict[str, Callable[..., Task]] = {
     "threshold": threshold,
     "gate": gate,
     "latch": latch,
+    "echo": echo,
+    "agreement": agreement,
+    "plant": plant,
+    "regime": regime,
+    "temporal_order": temporal_order,
+    "copy": copy,
+    "delayed_xor": delayed_xor,
 }
 
 __all__ = [
@@ -29,16 +43,24 @@ __all__ = [
     "Batch",
     "Task",
     "adding",
+    "agreement",
     "best_linear_error",
     "classification",
+    "copy",
     "counting",
+    "delayed_xor",
+    "echo",
     "gate",
     "japanese_vowels",
     "latch",
     "order",
     "parity",
+    "plant",
     "recall",
+    "regime",
+    "sentence",
     "task_named",
+    "temporal_order",
     "threshold",
     "vowels",
 ]

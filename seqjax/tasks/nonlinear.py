@@ -3,15 +3,13 @@
 Their inputs are white, so that what a linear filter can explain of the target is Σ_k cov(y_t, x_{t-k})² / var(x).
 """
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seqjax.core import factory, require_sizes
-from seqjax.losses import explained, squared_error
+from seqjax.core import factory
+from seqjax.tasks.regression import every_step
 from seqjax.tasks.task import Batch, Task
 
 
@@ -75,21 +73,3 @@ def best_linear_error(name: str, length: int, rate: float = 0.1) -> float:
         raise ValueError(f"name must be threshold, gate or latch, got {name!r}")
     keep = (1 - rate) ** np.arange(1, length + 1)
     return float(np.mean((1 - keep) - rate * (1 - keep**2) / (1 - (1 - rate) ** 2)))
-
-
-def every_step(name: str, length: int, sample: Callable[[Array, int], Batch], *, D: int, variance: float) -> Task:
-    """A regression at every step, of which a constant explains nothing."""
-    require_sizes(length=length)
-    return Task(
-        name=name,
-        draw=lambda key, update, batch: sample(jax.random.fold_in(key, update), batch),
-        held_out=sample,
-        inputs="vector",
-        readout="every",
-        D=D,
-        K=1,
-        loss=squared_error,
-        score=explained(variance),
-        chance=0.0,
-        chance_loss=variance,
-    )
