@@ -4,8 +4,8 @@ Source   article, "truncation formally guarantees that nothing before those step
 Command  python -m experiments run truncation
 Time     about 5 minutes on 2 CPU cores, with compilation
 Expect   recall over T steps is solved with the whole gradient and by no window shorter than T, however little is
-         missing; the order of two events is learned with a window of 10 all the same, up to length 400, as short examples
-         fit into a window and the state is carried
+         missing; the order of two events is learned with a window of 10 all the same, up to length 400, as short
+         examples fit into a window and the state is carried
 
 Recall at T = 20 by an LSTM with forget bias 2, 500 updates. Order of two events in sequences of 4 to 40, from an
 embedding of 16 numbers, clipped at norm 1, 500 updates.
@@ -124,8 +124,8 @@ def claims(config: Config, dataset: Any) -> list[Claim]:
             "D3",
             measured=f"with a window of {config.order_window}, order solved {long}: {learned}",
             holds=learned.high < 0.5,
-            note=f"Of sequences of {config.shortest} to {config.longest} the short ones fit into a window: what they teach "
-            "holds for the long ones, as the state is carried.",
+            note=f"Of sequences of {config.shortest} to {config.longest} the short ones fit into a window: what they "
+            "teach holds for the long ones, as the state is carried.",
         ),
         claim(
             "V8",

@@ -17,6 +17,7 @@ from seqjax.tasks import (
     copy,
     delayed_xor,
     echo,
+    order,
     plant,
     recall,
     regime,
@@ -39,6 +40,7 @@ FRESH = {
     "recall": recall(length=30),
     "adding": adding(length=5),
     "echo": echo(length=30, delay=4),
+    "order": order(shortest=20, longest=30),
     "plant": plant(length=5, delay=2),
     "regime": regime(length=5),
     "temporal_order": temporal_order(length=30),
@@ -209,3 +211,21 @@ def test_tasks_are_found_by_name_and_built_once():
     assert all(task_named(name) is make for name, make in TASKS.items())
     assert recall(length=4) is recall(length=4)
     assert adding(length=4) is adding(length=4)
+
+
+def test_order_asks_which_of_two_events_came_later():
+    """One of each in every row, before its end; all lengths alike; and neither answer is told by where the events are."""
+    batch = jax.tree.map(np.asarray, order(shortest=2, longest=5, kinds=4).held_out(KEY, 9000))
+    for xs, length, target in zip(batch.xs, batch.lengths, batch.targets, strict=True):
+        row = xs[:length].tolist()
+        assert (row.count(0), row.count(1), target) == (1, 1, int(row.index(1) > row.index(0)))
+    assert all(near((batch.lengths == T).mean(), 1 / 4, 9000) for T in range(2, 6))
+    assert near(batch.targets.mean(), 1 / 2, 9000)
+    assert near((batch.xs[batch.lengths == 2][:, 0] == 0).mean(), 1 / 2, 2000)
+    for options, message in (
+        ({"shortest": 1}, "lengths"),
+        ({"shortest": 9, "longest": 8}, "lengths"),
+        ({"kinds": 2}, "kinds"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            order(**options)
