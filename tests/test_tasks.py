@@ -214,7 +214,7 @@ def test_tasks_are_found_by_name_and_built_once():
 
 
 def test_order_asks_which_of_two_events_came_later():
-    """One of each in every row, before its end; all lengths alike; and neither answer is told by where the events are."""
+    """One of each in every row, before its end; all lengths alike; and no place tells the answer."""
     batch = jax.tree.map(np.asarray, order(shortest=2, longest=5, kinds=4).held_out(KEY, 9000))
     for xs, length, target in zip(batch.xs, batch.lengths, batch.targets, strict=True):
         row = xs[:length].tolist()
