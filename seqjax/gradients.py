@@ -12,12 +12,16 @@ from seqjax.sequences import concrete
 
 
 def safe_norm(x: Array, axis: int = 0) -> Array:
-    """Euclidean norm along one axis, in float32 or wider; finite and non-zero wherever the truth is a normal float."""
+    """Euclidean norm along one axis, in float32 or wider; finite and non-zero wherever the truth is a normal float.
+
+    Its gradient at 0 is 0.
+    """
     x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-    top = jnp.abs(x).max(axis, keepdims=True, initial=0)
+    top = jax.lax.stop_gradient(jnp.abs(x).max(axis, keepdims=True, initial=0))  # the norm does not depend on its scale
     largest = 1 / jnp.finfo(x.dtype).tiny  # beyond it 1/scale would be subnormal, which XLA flushes to zero
     scale = jnp.where(top > 0, jnp.minimum(top, largest), 1)
-    return (jnp.sqrt(((x / scale) ** 2).sum(axis, keepdims=True)) * scale).squeeze(axis)
+    squares = ((x / scale) ** 2).sum(axis, keepdims=True)
+    return jnp.where(top == 0, 0, jnp.sqrt(jnp.where(top == 0, 1, squares)) * scale).squeeze(axis)
 
 
 def compensated(total: Array, more: Array) -> tuple[Array, Array]:
