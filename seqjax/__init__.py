@@ -31,6 +31,7 @@ from seqjax.jacobian import Parts, Product, split_jacobians, step_bounds, step_j
 from seqjax.lyapunov import Lyapunov, kaplan_yorke, lyapunov
 from seqjax.network import Network, network
 from seqjax.profile import Profile, direct_path, gradient_profile, input_profile
+from seqjax.remedies import FlossHistory, floss, floss_first, flossing, omega, soft_constraint
 from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius, with_spectral_radius
 from seqjax.stack import Layer, init_stack, unroll_stack
 from seqjax.statistics import rate

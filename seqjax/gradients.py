@@ -8,10 +8,15 @@ from jax import Array
 
 
 def safe_norm(x: Array, axis: int = 0) -> Array:
-    """Euclidean norm along one axis, in float32 or wider; finite and non-zero wherever the truth is a normal float."""
+    """Euclidean norm along one axis, in float32 or wider; finite and non-zero wherever the truth is a normal float.
+
+    Its gradient at 0 is 0.
+    """
     x = x.astype(jnp.promote_types(x.dtype, jnp.float32))
-    scale = divisor(jnp.abs(x).max(axis, keepdims=True, initial=0))
-    return (jnp.sqrt(((x / scale) ** 2).sum(axis, keepdims=True)) * scale).squeeze(axis)
+    top = jax.lax.stop_gradient(jnp.abs(x).max(axis, keepdims=True, initial=0))  # the norm does not depend on its scale
+    scale = divisor(top)
+    squares = ((x / scale) ** 2).sum(axis, keepdims=True)
+    return jnp.where(top == 0, 0, jnp.sqrt(jnp.where(top == 0, 1, squares)) * scale).squeeze(axis)
 
 
 def divisor(top: Array) -> Array:

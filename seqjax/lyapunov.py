@@ -20,7 +20,7 @@ from jax import Array
 
 from seqjax.core import Cell, Params, State, require_cell, require_sizes
 from seqjax.jacobian import flat, unflat
-from seqjax.sequences import add_batch, batch_first, batch_last, drop_batch, steps_of
+from seqjax.sequences import add_batch, batch_first, batch_last, drop_batch, select, steps_of
 from seqjax.unroll import check_state, scan
 
 
@@ -63,7 +63,7 @@ def lyapunov(
     require_cell(cell)
     require_sizes(every=every, blocks=blocks)
     steps = steps_of(xs, rank=2)
-    require_steps(steps.xs.shape[0], burn_in, settle, every * blocks)
+    require_steps(steps.xs.shape[0], every * blocks, "every x blocks", burn_in=burn_in, settle=settle)
     if state is not None:
         state = add_batch(state, steps.batched)
         check_state(cell, params, state, steps.xs.shape[-1])
@@ -83,24 +83,36 @@ def first_frame(cell: Cell, params: Params, k: int | None, key: Array) -> Array:
     return orthonormal(jax.random.normal(key, (N, k)))[0]
 
 
-def require_steps(T: int, burn_in: int, settle: int, least: int) -> None:
-    """ValueError where too few steps are left to measure."""
-    for name, value in (("burn_in", burn_in), ("settle", settle)):
+def require_steps(T: int, least: int, which: str, **first: Any) -> None:
+    """ValueError unless so many first steps leave at least so many to measure, and are whole numbers."""
+    for name, value in first.items():
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
             raise ValueError(f"{name} must be a whole number of steps from 0, got {value!r}")
-    if T - burn_in - settle < least:
-        given = f"burn_in {burn_in} and settle {settle} leave {T - burn_in - settle} of T = {T}"
-        raise ValueError(f"xs must leave at least every x blocks = {least} steps to measure, but {given}")
+    if T - sum(first.values()) < least:
+        given = f"T = {T} less {' and '.join(f'{name} {value}' for name, value in first.items())}"
+        raise ValueError(f"xs must leave at least {which} = {least} steps to measure, got {given}")
 
 
 def growth(
-    cell: Cell, params: Params, xs: Array, state: Any, frame: Array, burn_in: int, settle: int, every: int
+    cell: Cell,
+    params: Params,
+    xs: Array,
+    state: Any,
+    frame: Array,
+    burn_in: int,
+    settle: int,
+    every: int,
+    mask: Array | None = None,
+    reset: Array | None = None,
 ) -> Array:
     """ln |R_ii| of every measured step, [n, k, B]; where the frame is not orthonormalised it is 0, and the next has it.
-    NaN throughout for a row whose state does not stay finite. Inside layout: xs [T, D, B].
+    NaN throughout for a row whose state does not stay finite. Inside layout: xs [T, D, B], mask and reset [T, B]; the
+    frame is left as it is where a step is masked or reset.
     """
     T, _, B = xs.shape
-    trace = scan(cell, params, xs, state)
+    trace = scan(cell, params, xs, state, mask, reset)
+    moves = mask if reset is None else ~reset if mask is None else mask & ~reset
+    moves = None if moves is None else moves[burn_in:]
     us, before = jax.tree.map(lambda a: a[burn_in:], (trace.us, trace.before))
     lost = jnp.stack([~jnp.isfinite(s).all((0, *range(1, s.ndim - 1))) for s in jax.tree.leaves(trace.after)]).any(0)
     due = np.arange(1, T - burn_in + 1)
@@ -111,13 +123,13 @@ def growth(
         return jax.vmap(push, 1, 1)(Q)
 
     def body(Q: Array, step: Any) -> tuple[Array, Array]:
-        u, state, now = step
-        Q = jax.vmap(push, -1, -1)(state, u, Q)
+        u, state, now, moved = step
+        Q = select(moved, jax.vmap(push, -1, -1)(state, u, Q), Q)
         return jax.lax.cond(now, jax.vmap(orthonormal, -1, -1), lambda Q: (Q, jnp.zeros_like(Q[0])), Q)
 
     dtype = jnp.result_type(*jax.tree.leaves(before))
     first = jnp.broadcast_to(frame[..., None], (*frame.shape, B)).astype(dtype)
-    logs = jax.lax.scan(body, first, (us, before, jnp.asarray(due)))[1][settle:]
+    logs = jax.lax.scan(body, first, (us, before, jnp.asarray(due), moves))[1][settle:]
     return jnp.where(jnp.broadcast_to(lost, logs.shape), jnp.nan, logs)
 
 

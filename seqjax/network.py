@@ -197,9 +197,7 @@ def forward(
 
     `evaluator` takes the place of the network's own.
     """
-    if inputs != "vector":
-        tokens = xs if mask is None else jnp.where(mask, xs, 0)
-        xs = encode(params, tokens)
+    xs = vectors(inputs, params, xs, mask)
     body = body if evaluator is None else partial(body, evaluator=evaluator)
     trace = body(params.body, xs, state, mask, reset, perturb, key=key)
     every = None if readout == "last" else jax.vmap(partial(affine, params.head))(trace.ys)
@@ -207,8 +205,11 @@ def forward(
     return Output(every, last, trace)
 
 
-def encode(params: NetworkParams, tokens: Array) -> Array:
-    """Vectors [T, D, B] of tokens [T, B]: rows of the embedding, or one-hot."""
+def vectors(inputs: str, params: NetworkParams, xs: Array, mask: Array | None) -> Array:
+    """What the body reads, [T, D, B]: xs themselves, or of tokens [T, B] rows of the embedding, or one-hot."""
+    if inputs == "vector":
+        return xs
+    tokens = xs if mask is None else jnp.where(mask, xs, 0)
     if params.embed is None:
         return jax.nn.one_hot(tokens, alphabet(params), axis=1, dtype=params.head.W.dtype)
     return jnp.moveaxis(params.embed[tokens], -1, 1)

@@ -21,6 +21,7 @@ from seqjax.gradients import safe_norm
 from seqjax.losses import cross_entropy
 from seqjax.network import Network, affine
 from seqjax.sequences import Steps, batch_first, checked_mask, checked_tokens
+from seqjax.stack import unperturbed
 from seqjax.unroll import over_batch, over_time
 
 LN10 = math.log(10)
@@ -97,8 +98,7 @@ def summed(loss: Callable[..., Array], predictions: Array, targets: Array, mask:
 
 def plainly(network: Network, params: Any, steps: Steps, total: Callable[[Array], Array]) -> tuple[Any, Any]:
     """(dL/ds_t, fields [T, H, B] per layer and direction; the logarithm of their scale, which is 1 here)."""
-    traces = jax.eval_shape(lambda: network.forward(params, steps.xs, steps.mask)).body.traces
-    zeros = tuple(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), trace.after) for trace in traces)
+    zeros = unperturbed(jax.eval_shape(lambda: network.forward(params, steps.xs, steps.mask)).body)
 
     def perturbed(perturb: Any) -> Array:
         return total(getattr(network.forward(params, steps.xs, steps.mask, perturb), network.readout))

@@ -114,6 +114,11 @@ def require_effect(cell: Cell, layers: int, residual: bool, dropout: Dropout | N
         require_use(dropout, cell, layers)
 
 
+def unperturbed(stack: StackTrace) -> tuple[State, ...]:
+    """The `perturb` of `scan_stack` that changes nothing, from its trace or the shapes of one."""
+    return tuple(jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), trace.after) for trace in stack.traces)
+
+
 def scan_stack(
     cell: Cell,
     params: tuple[Layer, ...],

@@ -16,7 +16,7 @@ RANKS = {
     3: ("stack", "adjoints", "superposition"),
     4: ("jacobian", "network", "deep", "bptt", "interop"),
     5: ("train", "cost", "lyapunov", "streaming", "profile"),
-    6: ("report", "survey"),
+    6: ("report", "survey", "remedies"),
     7: ("cli",),
 }
 RANK = {name: rank for rank, names in RANKS.items() for name in names}

@@ -10,7 +10,7 @@ from jax import Array
 
 from seqjax.clipping import adam
 from seqjax.core import Params, require_sizes
-from seqjax.network import Network
+from seqjax.network import Network, Output
 from seqjax.sequences import batch_last, mask_of
 from seqjax.tasks.task import Batch, Task
 
@@ -72,15 +72,29 @@ def answers(
 
     `perturb` is added to the states (see `seqjax.unroll.scan`); `key` draws what dropout drops.
     """
-    mask = None if batch.lengths is None else mask_of(batch.lengths, batch.xs.shape[1])
-    inside = batch_last((batch.xs, mask, batch.reset))
-    output = recipe.network.forward(params, *inside[:2], perturb, key=key, reset=inside[2])
+    return predictions_of(recipe, batch, outputs(recipe, params, batch, perturb=perturb, key=key))
+
+
+def outputs(recipe: Recipe, params: Params, batch: Batch, *, perturb: Any = None, key: Array | None = None) -> Output:
+    """What the network makes of a batch, in the inside layout; arguments as for `answers`."""
+    xs, mask, reset = batch_last((batch.xs, valid(batch), batch.reset))
+    return recipe.network.forward(params, xs, mask, perturb, key=key, reset=reset)
+
+
+def predictions_of(recipe: Recipe, batch: Batch, output: Output) -> tuple[Array, Array | None]:
+    """The `answers` among the outputs."""
     predictions = jnp.moveaxis(getattr(output, recipe.task.readout), -1, 0)
-    return predictions, None if recipe.task.readout == "last" else counted(batch, mask)
+    return predictions, None if recipe.task.readout == "last" else counted(batch)
 
 
-def counted(batch: Batch, mask: Array | None) -> Array | None:
+def valid(batch: Batch) -> Array | None:
+    """The steps that are not padding, [B, T], None for all."""
+    return None if batch.lengths is None else mask_of(batch.lengths, batch.xs.shape[1])
+
+
+def counted(batch: Batch) -> Array | None:
     """Where an answer counts: in valid steps that are scored, None for everywhere."""
+    mask = valid(batch)
     if batch.scored is None or mask is None:
         return mask if batch.scored is None else batch.scored
     return mask & batch.scored

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from seqjax.core import Params, State
-from seqjax.sequences import batch_last, mask_of
+from seqjax.sequences import batch_last
 from seqjax.tasks.task import Batch
-from seqjax.train.recipe import Recipe, counted
+from seqjax.train.recipe import Recipe, counted, valid
 from seqjax.unroll import start
 
 
@@ -39,18 +39,18 @@ def windows_of(batch: Batch, k: int, readout: str) -> Window:
     """A batch cut into W = ⌈T / k⌉ windows, the last filled up with masked steps."""
     T = batch.xs.shape[1]
     W = math.ceil(T / k)
-    mask = None if batch.lengths is None else mask_of(batch.lengths, T)
-    valid = jnp.ones(batch.xs.shape[:2], bool) if mask is None and T % k else mask
+    mask = valid(batch)
+    mask = jnp.ones(batch.xs.shape[:2], bool) if mask is None and T % k else mask
     cut = partial(windowed, W=W, k=k)
     if readout == "last":
         last = jnp.full(len(batch.xs), T) if batch.lengths is None else batch.lengths
         where = jnp.maximum(last - 1, 0)[None] // k == jnp.arange(W)[:, None]
         targets = jnp.broadcast_to(batch.targets, (W, *batch.targets.shape))
     else:
-        counts = counted(batch, valid)
+        counts = counted(batch)
         where = cut(jnp.ones(batch.xs.shape[:2], bool) if counts is None else counts)
         targets = cut(batch.targets)
-    inside = jax.tree.map(lambda a: jax.vmap(batch_last)(cut(a)), (batch.xs, valid, batch.reset))
+    inside = jax.tree.map(lambda a: jax.vmap(batch_last)(cut(a)), (batch.xs, mask, batch.reset))
     number = where.sum(tuple(range(1, where.ndim)))
     return Window(inside[0], targets, inside[1], inside[2], where, number / jnp.maximum(number.sum(), 1), jnp.arange(W))
 
