@@ -31,6 +31,8 @@ class Options:
     """Folder of the results."""
     quick: bool = False
     """Settings that run in seconds; claims are then not judged."""
+    checkpoint_minutes: float = 0.5
+    """Minutes between two checkpoints of what is being trained, from which a killed run goes on."""
 
 
 def main(args: list[str]) -> int:
@@ -64,12 +66,14 @@ def run(names: list[str], options: Options, overrides: list[str]) -> int:
         raise ValueError(f"{given}: known are {', '.join(EXPERIMENTS)} (names come before options)")
     chosen = [EXPERIMENTS[name] for name in dict.fromkeys(names)]
     configs = [configured(experiment, options, overrides) for experiment in chosen]
+    if not options.checkpoint_minutes >= 0:
+        raise ValueError(f"--checkpoint-minutes must be at least 0, got {options.checkpoint_minutes}")
     for experiment in chosen:
         require_writable(options.out / experiment.name / "points")
     console, passed = Console(), True
     for experiment, config in zip(chosen, configs, strict=True):
         console.rule(f"{experiment.name}: {experiment.summary}", align="left")
-        done = run_experiment(experiment, config, options.out)
+        done = run_experiment(experiment, config, options.out, minutes=options.checkpoint_minutes)
         console.print(numbers(done.table), *([judgements(done.claims)] if done.claims else []))
         print(f"{done.folder}/figure.svg")
         passed &= all(claim.passed for claim in done.claims)

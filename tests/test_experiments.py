@@ -4,10 +4,8 @@ these runs compile far longer than they compute."""
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from importlib import metadata
 from pathlib import Path
 
@@ -76,25 +74,6 @@ def test_a_second_run_computes_nothing(quick):
     assert {path: path.stat().st_mtime_ns for path in out.glob("*/points/*")} == before
 
 
-def test_a_killed_run_loses_the_piece_in_flight_alone(tmp_path):
-    """SIGKILL after the first finished piece; the next run keeps that piece and ends as if nothing had happened."""
-    args = ["run", "recall", *TINY, "--cells", "rnn", "--lengths", "2", "3", "4", "5", "--out", str(tmp_path)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "experiments", *args], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    points = tmp_path / "recall" / "points"
-    deadline = time.monotonic() + 120
-    while not list(points.glob("[!.]*.nc")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    kept = {path: path.stat().st_mtime_ns for path in points.glob("[!.]*.nc")}
-    assert 1 <= len(kept) < 4
-    call(*args, check=0)
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
-    assert len(list(points.glob("[!.]*.nc"))) == 4
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -110,6 +89,7 @@ def test_a_killed_run_loses_the_piece_in_flight_alone(tmp_path):
         (["run", "recall", "horizon", "--lengths", "5"], "--lengths"),
         (["run", "horizon", "--length", "2"], "length must be"),
         (["report", "--seeds", "3"], "--seeds"),
+        (["run", "recall", "--checkpoint-minutes", "-1"], "--checkpoint-minutes"),
     ],
 )
 def test_bad_calls(tmp_path, monkeypatch, args, message):

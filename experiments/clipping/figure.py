@@ -43,7 +43,7 @@ def draw_norms(axes: Any, config: Config, dataset: Any, length: int) -> None:
     axes.plot(values.T, color=COLOURS["rnn"], alpha=0.5, linewidth=0.7)
     axes.plot(np.nanmedian(values, axis=0), color="black", linewidth=1.2)
     axes.set(yscale="log", xlabel="update", ylabel="global norm of the gradient", xlim=(0, values.shape[1]))
-    axes.set_title(f"Unclipped, learning rate {step:g}: every seed, median in black")
+    axes.set_title(f"Unclipped at {step:g}, every seed; median black")
     level(axes, config.clip, f"c = {config.clip:g}")
 
 

@@ -19,6 +19,7 @@ class Points:
 
     experiment: Experiment
     out: Path
+    minutes: float = 0.5  # between two checkpoints of a piece
     seconds: list[float] = field(default_factory=list)  # what each piece took when it was computed
 
     def __call__(self, compute: Callable[[], xr.Dataset], **coordinates: Any) -> xr.Dataset:
@@ -37,7 +38,7 @@ class Points:
     def resumable(self, compute: Callable[..., xr.Dataset], **coordinates: Any) -> xr.Dataset:
         """A piece that can stop half way: `compute(checkpoints=...)` goes on where a killed run stood."""
         folder = self.path(coordinates).with_suffix(".checkpoints")
-        stored = self(lambda: compute(checkpoints=Checkpoints(folder)), **coordinates)
+        stored = self(lambda: compute(checkpoints=Checkpoints(folder, minutes=self.minutes)), **coordinates)
         discard(folder)
         return stored
 
