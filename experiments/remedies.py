@@ -42,9 +42,9 @@ class Config(Training):
     seeds: int = 10
     lengths: tuple[int, ...] = (20, 50, 100)
     programs: tuple[str, ...] = ("rnn", "orthogonal", "identity", "norm", "omega", "flossing", "lstm", "gru")
-    omega: float = 0.1  # weight of the soft constraint
+    omega: float = 0.01  # weight of the soft constraint
     floss_k: int = 16  # exponents
-    floss_updates: int = 200  # before training
+    floss_updates: int = 300  # before training
     examples: int = 2000
 
 

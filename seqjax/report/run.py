@@ -10,8 +10,8 @@ from seqjax.report.style import styled
 
 
 def run_experiment(experiment: Experiment, config: Any, out: Path, *, minutes: float = 0.5) -> Run:
-    """Measure, judge, draw and store. Finished pieces of earlier or killed runs are reused; one that was being trained goes
-    on from its last checkpoint, of which there is one every so many minutes."""
+    """Measure, judge, draw and store. Finished pieces of earlier or killed runs are reused; one that was being trained
+    goes on from its last checkpoint, of which there is one every so many minutes."""
     point = Points(experiment, out, minutes)
     dataset = experiment.run(config, point)
     claims, rows = experiment.judged(config, dataset), experiment.table(config, dataset)
