@@ -18,6 +18,7 @@ from experiments import (
     modes,
     readback,
     recall,
+    remedies,
     saturation,
     trainability,
     truncation,
@@ -26,7 +27,7 @@ from experiments import (
 )
 from seqjax.report import Experiment
 
-TRAINED = (recall, horizon, readback, vowels, variants, counting, latch, clipping, truncation, trainability)
+TRAINED = (recall, horizon, readback, vowels, variants, counting, latch, clipping, truncation, remedies, trainability)
 ANALYSED = (filters, modes, lms, adaptive_pole, jacobian_decay, depth, saturation, lyapunov)
 COUNTED = (book, cell_step, costs, benchmark)
 EXPERIMENTS: dict[str, Experiment] = {each.EXPERIMENT.name: each.EXPERIMENT for each in (*TRAINED, *ANALYSED, *COUNTED)}
