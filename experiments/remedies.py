@@ -224,7 +224,7 @@ EXPERIMENT = Experiment(
         "updates": 30,
         "hidden": 6,
         "lengths": (5,),
-        "programs": ("rnn", "omega", "flossing", "lstm"),
+        "programs": ("rnn", "omega", "flossing"),
         "floss_k": 2,
         "floss_updates": 5,
         "examples": 100,
