@@ -157,7 +157,7 @@ def squared(exponents: Array, measured: Array) -> Array:
 
 def descended(
     measure: Callable[[NetworkParams, Inside], tuple[Array, Array]],
-    params: NetworkParams,
+    params: Params,
     inputs: Callable[[Array], Inside],
     updates: int,
     learning_rate: float,
