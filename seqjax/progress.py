@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from seqjax.processes import first
+
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Callable[[int, int, Any], None]]:
     """Yield a function (done, total, history) that moves the bar and shows the median loss of the runs, and how many
-    have failed."""
+    have failed; process 0 alone shows it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -22,7 +24,7 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int, Any], None]]:
         TextColumn("{task.fields[note]}"),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not (console.is_terminal and first())) as bar:
         task = bar.add_task(title, total=None, note="compiling")
 
         def show(done: int, total: int, history: Any) -> None:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import seqjax
+from seqjax.plan import Plan, plan_for, staffed
 from seqjax.stopwatch import TIMES, covered, stopwatch
-from seqjax.sweep import Plan, plan_for, seed_keys, staffed
+from seqjax.sweep import seed_keys
 
 RECIPE = seqjax.Recipe(
     seqjax.network(seqjax.rnn(), inputs="onehot"), seqjax.tasks.recall(length=3, alphabet=2), 4, updates=3, batch=2
@@ -94,7 +95,7 @@ def test_a_failing_run_is_heard():
 def test_rule(monkeypatch, backend, devices, runs, plan):
     """Every core or device is used, none twice; accelerators vmap."""
     monkeypatch.setattr("os.sched_getaffinity", lambda process: range(4), raising=False)
-    monkeypatch.setattr(jax, "local_device_count", lambda: devices)
+    monkeypatch.setattr(jax, "device_count", lambda: devices)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     assert plan_for(runs) == plan
 
@@ -113,7 +114,7 @@ def test_a_sweep_says_what_it_took():
     """Its first call compiles, its second does not; by which plan; the variables are the same."""
     first, second = (seqjax.sweep_recipe(RECIPE, seeds=2, examples=5, plan=Plan(workers=2)) for _ in range(2))
     assert first.equals(second)
-    assert first.attrs["plan"] == "Plan(devices=1, together=1, workers=2)"
+    assert first.attrs["plan"] == "Plan(devices=1, together=1, workers=2, shards=1)"
     assert first.attrs["compile_seconds"] > 10 * second.attrs["compile_seconds"]
     assert all(found.attrs["run_seconds"] > 0 for found in (first, second))
     assert set(first.attrs) == {"plan", *TIMES}

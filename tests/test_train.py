@@ -12,7 +12,8 @@ import pytest
 
 import seqjax
 from seqjax.losses import cross_entropy
-from seqjax.sweep import Plan, gather, grid, plan_for, run_many, seed_keys, spread
+from seqjax.plan import Plan, plan_for, spread
+from seqjax.sweep import gather, grid, run_many, seed_keys
 from seqjax.tasks import Batch
 from seqjax.train import CAUSES, advance, begin, judge, purposes
 

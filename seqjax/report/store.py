@@ -26,6 +26,8 @@ from typing import Any
 import jax
 import xarray as xr
 
+from seqjax.processes import first
+from seqjax.report.common import common
 from seqjax.report.experiment import Claim, Experiment
 
 JSON = ("config.json", "claims.json", "table.json", "environment.json")
@@ -84,18 +86,21 @@ def require_writable(out: Path) -> None:
 def points(experiment: Experiment, out: Path, seconds: list[float]) -> Callable[..., xr.Dataset]:
     """The `point` function of an experiment: compute a piece once, and read it back ever after.
 
-    What each piece took when it was computed is appended to `seconds`.
+    What each piece took when it was computed is appended to `seconds`. All processes compute a piece together, process
+    0 stores it, and all go on with what is stored.
     """
 
     def point(compute: Callable[[], xr.Dataset], **coordinates: Any) -> xr.Dataset:
         path = out / experiment.name / "points" / f"{fingerprint(experiment, coordinates)}.nc"
-        stored = read_dataset(path)
+        stored = common(read_dataset(path) if first() else None, path)
         if stored is None:
             began = time.monotonic()
             stored = compute().load()
             stored.attrs["seconds"] = time.monotonic() - began
-            with aside(path) as draft:
-                stored.to_netcdf(draft, engine="netcdf4")
+            if first():
+                with aside(path) as draft:
+                    stored.to_netcdf(draft, engine="netcdf4")
+            stored = common(stored, path)
         seconds.append(float(stored.attrs["seconds"]))
         return stored
 
@@ -150,7 +155,7 @@ def environment(seconds: float) -> dict[str, Any]:
     values = (
         datetime.now(UTC).isoformat(timespec="microseconds"),
         round(seconds, 1),
-        f"{jax.local_device_count()} x {jax.devices()[0].device_kind}",
+        f"{jax.device_count()} x {jax.devices()[0].device_kind}",
         processor(),
         os.cpu_count(),
         sys.version.split()[0],

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from seqjax.core import require_sizes
+from seqjax.plan import Plan, plan_for
+from seqjax.processes import fetch
 from seqjax.stopwatch import TIMES, stopwatch
-from seqjax.sweep import Plan, checked_axes, gather, grid, plan_for, seed_keys
+from seqjax.sweep import checked_axes, gather, grid, seed_keys
 from seqjax.train.many import programs, test_keys, train_many
 from seqjax.train.recipe import Recipe
 from seqjax.train.run import CAUSES
@@ -41,10 +43,10 @@ def sweep_recipe(
     plan = plan or plan_for(len(many))
     with progress_bar(title) if title else nullcontext() as show, stopwatch() as taken:
         states, history = train_many(recipe, many, hyper, plan=plan, progress=show)
-        scores = np.asarray(programs(recipe, plan)[2](examples)(states.params, test_keys(many)))
-    failed = np.asarray(states.failed_at)
+        scores = programs(recipe, plan)[2](examples)(states.params, test_keys(many))
+        scores, failed, cause = fetch((scores, states.failed_at, states.cause))
     shape, dims = [*map(len, axes.values()), len(numbers)], (*axes, "seed")
-    runs = {"score": np.where(failed < 0, scores, np.nan), "failed_at": failed, "cause": np.array(CAUSES)[states.cause]}
+    runs = {"score": np.where(failed < 0, scores, np.nan), "failed_at": failed, "cause": np.array(CAUSES)[cause]}
     updates = {"loss": history.loss, "train_score": history.score, "gradient_norm": history.gradient_norm}
     variables = {name: (dims, np.reshape(value, shape)) for name, value in runs.items()} | {
         name: ((*dims, "update"), value.reshape(*shape, -1)) for name, value in updates.items()
