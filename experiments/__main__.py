@@ -1,6 +1,8 @@
 """`python -m experiments list | run NAME... [--quick] [--out DIR] [settings] | report [--out DIR] | all [--quick]`.
 
-Exit code 0 if every claim that is expected to hold does, 1 if one does not, 2 for a bad call (nothing is then written).
+`--processes auto`, or `--processes 2 --process 0 --coordinator host:port`, shares the work with other processes.
+Exit code 0 if every claim that is expected to hold does, 1 if one does not or another process was lost, 2 for a bad
+call (nothing is then written).
 """
 
 import os

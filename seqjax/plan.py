@@ -89,8 +89,8 @@ def spread(function: Callable[..., Any], plan: Plan) -> Callable[..., Any]:
     """`vmap(function)` over the leading axis of its arguments, laid out by a plan over devices; `staffed` adds workers.
 
     Where the runs do not divide among the devices, the last is repeated to fill up and the copies are dropped. What
-    comes out stays on the devices that made it (see `processes.fetch`). Inside, the mesh axis "batch" of a plan with
-    shards is free: `train.shards` says what is split over it.
+    comes out stays on the devices that made it, or is on all of them where copies were dropped (see `processes.fetch`).
+    Inside, the mesh axis "batch" of a plan with shards is free: `train.shards` splits batches over it.
     """
 
     def share(trees: Any) -> Any:

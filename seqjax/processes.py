@@ -56,11 +56,8 @@ def join(
     meeting.join(timeout)
     if meeting.is_alive():
         raise TimeoutError(unmet(processes, process, coordinator, timeout))
-    if errors and processes == "auto":
-        found = f"({errors[0]}): give a count of processes, the number of this one and a coordinator 'host:port'"
-        raise ValueError(f"processes 'auto' found no Slurm, Open MPI, Kubernetes or TPU pod to ask {found}")
     if errors:
-        raise ValueError(f"process {process} of {processes} cannot join at coordinator {coordinator}: {errors[0]}")
+        raise ValueError(refused(processes, process, coordinator, errors[0]))
 
 
 def auto(process: Any, coordinator: Any) -> dict[str, Any]:
@@ -97,6 +94,15 @@ def unmet(processes: Any, process: Any, coordinator: Any, timeout: int) -> str:
     )
 
 
+def refused(processes: Any, process: Any, coordinator: Any, error: Exception) -> str:
+    """What to say where JAX does not even try."""
+    if processes == "auto" and isinstance(error, ValueError):
+        fix = "give a count of processes, the number of this one and a coordinator 'host:port'"
+        return f"processes 'auto' found no Slurm, Open MPI, Kubernetes or TPU pod to ask ({error}): {fix}"
+    who = "this process" if processes == "auto" else f"process {process} of {processes}, at coordinator {coordinator},"
+    return f"{who} cannot join the others: {error}"
+
+
 def first() -> bool:
     """Whether this is process 0, which reads, writes and prints."""
     return jax.process_index() == 0
@@ -107,8 +113,9 @@ def hush() -> None:
     sys.stdout.flush()
     null = os.open(os.devnull, os.O_WRONLY)
     target = os.dup(sys.stdout.fileno() if first() else null)
-    sys.stdout = os.fdopen(target, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)
+    sys.stdout = os.fdopen(target, "w", 1, sys.stdout.encoding, sys.stdout.errors)
     os.dup2(null, 1)
+    os.close(null)
 
 
 @contextmanager

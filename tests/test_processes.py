@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import pytest
@@ -14,6 +15,7 @@ from conftest import UNOPTIMISED
 
 from experiments.__main__ import main
 from seqjax.processes import fetch, first, join, require_of_first, require_same, share
+from seqjax.progress import progress_bar
 
 ROOT = Path(__file__).parent.parent
 TINY = ("--updates", 3, "--hidden", 4, "--examples", 20, "--seeds", 3, "--cells", "rnn", "--lengths", 2)
@@ -165,3 +167,13 @@ def test_one_process_is_the_first_and_has_all():
     assert fetch({"x": x, "y": 2})["x"].tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="mine"):
         require_of_first(lambda: join("mine"))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_first_alone_shows_a_bar(monkeypatch, capsys, number):
+    """On a terminal."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(jax, "process_index", lambda: number)
+    with progress_bar("training") as show:
+        show(1, 2, SimpleNamespace(loss=[[0.5]]))
+    assert ("training" in capsys.readouterr().err) == (number == 0)
