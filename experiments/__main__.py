@@ -1,12 +1,17 @@
 """`python -m experiments list | run NAME... [--quick] [--out DIR] [settings] | report [--out DIR] | all [--quick]`.
 
-Exit code 0 if every claim that is expected to hold does, 1 if one does not, 2 for a bad call (nothing is then written).
+`--processes auto`, or `--processes 2 --process 0 --coordinator host:port`, shares the work with other processes.
+Exit code 0 if every claim that is expected to hold does, 1 if one does not or another process was lost, 2 for a bad
+call (nothing is then written).
 """
 
+import os
 import sys
+import traceback
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 from rich.console import Console
@@ -14,9 +19,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments import EXPERIMENTS
+from seqjax import processes
 from seqjax.cli.arguments import parse
+from seqjax.plan import cores
 from seqjax.report import Claim, Experiment, require_writable, run_experiment, write_page
-from seqjax.sweep import cores
 
 COMMANDS = "list, run NAME..., report, all"
 USAGE = f"usage: python -m experiments COMMAND, one of: {COMMANDS}"
@@ -33,6 +39,16 @@ class Options:
     """Settings that run in seconds; claims are then not judged."""
     checkpoint_minutes: float = 0.5
     """Minutes between two checkpoints of what is being trained, from which a killed run goes on."""
+    processes: int | Literal["auto"] | None = None
+    """How many processes, each started by this command, share the work; auto asks Slurm, Open MPI, Kubernetes, TPU."""
+    process: int | None = None
+    """The number of this one of them, from 0."""
+    coordinator: str | None = None
+    """host:port at which process 0 listens."""
+    timeout: int = 60
+    """Seconds until all must have come."""
+    heartbeat: int = 100
+    """Seconds without a sign of life after which a process counts as lost."""
 
 
 def main(args: list[str]) -> int:
@@ -51,7 +67,7 @@ def main(args: list[str]) -> int:
     names = [name for name in rest[: first_flag(rest)] if command == "run"]
     options, rest = parse(Options, rest[len(names) :], default=Options(), partly=True)
     if command == "report":
-        refuse(rest)
+        refuse(rest if options.processes is None else ["--processes"])
         require_writable(options.out)
         print(write_page(EXPERIMENTS, options.out))
         return 0
@@ -68,8 +84,10 @@ def run(names: list[str], options: Options, overrides: list[str]) -> int:
     configs = [configured(experiment, options, overrides) for experiment in chosen]
     if not options.checkpoint_minutes >= 0:
         raise ValueError(f"--checkpoint-minutes must be at least 0, got {options.checkpoint_minutes}")
+    if options.processes is not None or options.process is not None or options.coordinator is not None:
+        join(options, repr((names, options.quick, configs)))
     for experiment in chosen:
-        require_writable(options.out / experiment.name / "points")
+        processes.require_of_first(partial(require_writable, options.out / experiment.name / "points"))
     console, passed = Console(), True
     for experiment, config in zip(chosen, configs, strict=True):
         console.rule(f"{experiment.name}: {experiment.summary}", align="left")
@@ -77,8 +95,24 @@ def run(names: list[str], options: Options, overrides: list[str]) -> int:
         console.print(numbers(done.table), *([judgements(done.claims)] if done.claims else []))
         print(f"{done.folder}/figure.svg")
         passed &= all(claim.passed for claim in done.claims)
-    print(f"\nAll results: {write_page(EXPERIMENTS, options.out)}")
+    if processes.first():
+        print(f"\nAll results: {write_page(EXPERIMENTS, options.out)}")
     return 0 if passed else 1
+
+
+def join(options: Options, arguments: str) -> None:
+    """Become one of many processes, all with the same arguments, of which the first alone prints."""
+    if options.processes is None:
+        raise ValueError("--process and --coordinator go with --processes, a count")
+    processes.join(
+        options.processes,
+        process=options.process,
+        coordinator=options.coordinator,
+        timeout=options.timeout,
+        heartbeat=options.heartbeat,
+    )
+    processes.hush()
+    processes.require_same("arguments", arguments)
 
 
 def configured(experiment: Experiment, options: Options, overrides: list[str]) -> Any:
@@ -130,12 +164,30 @@ def use_every_core() -> None:
     jax.config.update("jax_num_cpu_devices", cores())
 
 
-if __name__ == "__main__":
+def carried_out(args: list[str]) -> int:
+    """`main`, what ends it as one line, and its exit code."""
     try:
-        sys.exit(main(sys.argv[1:]))
-    except ValueError as error:
+        return main(args)
+    except ValueError as error:  # heard by every process, which may leave in peace
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        return 2
     except KeyboardInterrupt:
         print("stopped; finished pieces are kept and will be reused", file=sys.stderr)
-        sys.exit(130)
+        code = 130
+    except TimeoutError as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = 2
+    except ConnectionError as error:
+        print(f"error: {error}; finished pieces are kept and will be reused", file=sys.stderr)
+        code = 1
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    if jax.distributed.is_initialized():  # others would be waited for in vain, and wait for this one
+        sys.stdout.flush()
+        os._exit(code)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(carried_out(sys.argv[1:]))

@@ -21,10 +21,12 @@ import seqjax
 from experiments.models import CELLS, Training, check_training, recall_recipe, require_known, without
 from seqjax.checkpoint import Checkpoints
 from seqjax.core import Cell
+from seqjax.plan import plan_for, spread
+from seqjax.processes import fetch
 from seqjax.progress import progress_bar
 from seqjax.report import Experiment
 from seqjax.report.style import COLOURS, GREY, NAMES, label_ends, panels
-from seqjax.sweep import gather, plan_for, seed_keys, spread
+from seqjax.sweep import gather, seed_keys
 from seqjax.train import test_keys
 
 MOMENTS = {"initial": "At initialisation", "trained": "After training"}
@@ -62,8 +64,9 @@ def measure(config: Any, name: str, *, checkpoints: Checkpoints | None = None) -
     numbers, keys = seed_keys(config.seeds)
     with progress_bar(f"horizon: {name} at T = {config.length}") as show:
         states, _ = seqjax.train_many(recipe, keys, progress=show, checkpoints=checkpoints)
-    params = {"initial": seqjax.begin_many(recipe, keys).params, "trained": states.params}
-    failed = np.asarray(states.failed_at) >= 0
+    params = fetch({"initial": seqjax.begin_many(recipe, keys).params, "trained": states.params})
+    failed_at = fetch(states.failed_at)
+    failed = failed_at >= 0
     total = {moment: norms(recipe, cell, config, params[moment]) for moment in MOMENTS}
     direct = {moment: norms(recipe, seqjax.direct_path(cell), config, params[moment]) for moment in MOMENTS}
     total["trained"][failed] = direct["trained"][failed] = np.nan
@@ -71,7 +74,7 @@ def measure(config: Any, name: str, *, checkpoints: Checkpoints | None = None) -
     factor = np.array([[decay(seed) for seed in total[moment]] for moment in MOMENTS])
     spectra = np.array([[blocks(cell, params[moment], seed) for seed in range(len(numbers))] for moment in MOMENTS])
     tests = test_keys(keys)
-    scores = [float(seqjax.evaluate(recipe, at(states.params, i), tests[i])) for i in range(len(numbers))]
+    scores = [float(seqjax.evaluate(recipe, at(params["trained"], i), tests[i])) for i in range(len(numbers))]
     return xr.Dataset(
         {
             "gradient": (("moment", "path", "seed", "lag"), gradient),
@@ -79,7 +82,7 @@ def measure(config: Any, name: str, *, checkpoints: Checkpoints | None = None) -
             "spectral_radius": (("moment", "seed", "gate"), spectra[..., 0]),
             "sigma_max": (("moment", "seed", "gate"), spectra[..., 1]),
             "score": ("seed", np.where(failed, np.nan, scores)),
-            "failed_at": ("seed", np.asarray(states.failed_at)),
+            "failed_at": ("seed", failed_at),
         },
         {
             "moment": list(MOMENTS),
@@ -98,7 +101,7 @@ def norms(recipe: seqjax.Recipe, cell: Cell, config: Config, params: Any) -> np.
     profile = spread(
         lambda p: seqjax.gradient_profile(net, p, examples.xs, examples.targets).whole[0], plan_for(config.seeds)
     )
-    return np.asarray(jax.jit(profile)(params), np.float64)
+    return fetch(jax.jit(profile)(params)).astype(np.float64)
 
 
 def decay(norms: np.ndarray) -> float:

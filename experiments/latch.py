@@ -20,10 +20,12 @@ from experiments.claims import claim
 from experiments.models import Training, check_training, recipe_of, require_known, without
 from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
+from seqjax.plan import plan_for
+from seqjax.processes import fetch
 from seqjax.progress import progress_bar
 from seqjax.report import Claim, Experiment
 from seqjax.report.style import GREY, beside, panels
-from seqjax.sweep import gather, plan_for, seed_keys
+from seqjax.sweep import gather, seed_keys
 from seqjax.tasks import best_linear_error
 from seqjax.train import programs, test_keys
 
@@ -73,11 +75,11 @@ def measure(config: Config, name: str, cell: str, *, checkpoints: Checkpoints | 
     errors = programs(judged, plan_for(len(keys)))[2](config.examples)(states.params, test_keys(keys))
     one, other = (task.held_out(jax.random.key(seed), 100).xs for seed in (1, 2))
     departs = jax.jit(jax.vmap(lambda p: seqjax.superposition(CELLS[cell], p.body[0].forward, one, other)))
-    failed = np.asarray(states.failed_at)
+    errors, failed, params = fetch((errors, states.failed_at, states.params))
     return xr.Dataset(
         {
-            "error": ("seed", np.where(failed < 0, np.asarray(errors), np.nan)),
-            "superposition": ("seed", np.asarray(departs(states.params))),
+            "error": ("seed", np.where(failed < 0, errors, np.nan)),
+            "superposition": ("seed", np.asarray(departs(params))),
             "failed_at": ("seed", failed),
         },
         {"seed": numbers},

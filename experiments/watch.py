@@ -12,8 +12,10 @@ from jax import Array
 import seqjax
 from seqjax.core import Cell
 from seqjax.network import NetworkParams
+from seqjax.plan import plan_for, spread
+from seqjax.processes import fetch
 from seqjax.progress import progress_bar
-from seqjax.sweep import plan_for, seed_keys, spread
+from seqjax.sweep import seed_keys
 from seqjax.train import programs, test_keys
 
 OPEN = 0.95  # a gate above this is open
@@ -35,15 +37,16 @@ def watch(recipe: seqjax.Recipe, cell: Cell, *, seeds: int, every: int, examples
     plan, tests = plan_for(seeds), test_keys(keys)
     onward, look = programs(recipe, plan)[1], jax.jit(spread(partial(look_at, recipe, cell, examples), plan))
     states, moments = seqjax.begin_many(recipe, keys), looks_of(recipe.updates, every)
-    looks, losses = [look(states.params, tests)], [np.full(seeds, np.nan)]
+    looks, losses = [fetch(look(states.params, tests))], [np.full(seeds, np.nan)]
     with progress_bar(title) as show:
         for done, until in pairwise(moments):
             states, history = onward(until - done)(states, {})
-            looks.append(look(states.params, tests))
-            losses.append(np.asarray(history.loss).mean(1))
+            found, history = fetch((look(states.params, tests), history))
+            looks.append(found)
+            losses.append(history.loss.mean(1))
             show(until, recipe.updates, history)
     score, forget, share = (np.stack(each, axis=1) for each in zip(*looks, strict=True))
-    failed = np.asarray(states.failed_at)
+    failed = fetch(states.failed_at)
     sound = (failed[:, None] < 0) | (np.array(moments) <= failed[:, None])
     variables = {
         "score": (("seed", "update"), np.where(sound, score, np.nan)),

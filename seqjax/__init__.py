@@ -1,6 +1,6 @@
 """seqjax: recurrent sequence models in JAX; how far back they can learn, measured."""
 
-from seqjax import filters, init, tasks
+from seqjax import filters, init, processes, tasks
 from seqjax.adjoints import Adjoints, pullback
 from seqjax.cells import (
     CELLS,
@@ -30,6 +30,7 @@ from seqjax.horizon import Decay, fit_decay, half_life, horizon, reachable_steps
 from seqjax.jacobian import Parts, Product, split_jacobians, step_bounds, step_jacobians, suffix_products
 from seqjax.lyapunov import Lyapunov, kaplan_yorke, lyapunov
 from seqjax.network import Network, network
+from seqjax.plan import Plan
 from seqjax.profile import Profile, direct_path, gradient_profile, input_profile
 from seqjax.remedies import FlossHistory, floss, floss_first, flossing, omega, soft_constraint
 from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius, with_spectral_radius
@@ -38,7 +39,6 @@ from seqjax.statistics import rate
 from seqjax.streaming import Stream, streaming
 from seqjax.superposition import superposition
 from seqjax.survey import Survey, survey
-from seqjax.sweep import Plan
 from seqjax.train import Recipe, begin_many, evaluate, saved, sweep, sweep_recipe, train, train_many
 from seqjax.unroll import Trace, unroll
 

@@ -9,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from seqjax.processes import first
+
 Show = Callable[[int, int, Any], None]  # (updates done, of how many, history [R, n] of the last n)
 SOLVED = 0.99  # a mean training score above this, over a chunk of updates, is called solved
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Show]:
-    """Yield a function (done, total, history) that moves the bar and says how the runs are doing."""
+    """Yield a function (done, total, history) that moves the bar and says how the runs are doing; process 0 alone shows
+    it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -27,7 +30,7 @@ def progress_bar(title: str) -> Iterator[Show]:
         TextColumn("{task.fields[note]}"),
     )
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not (console.is_terminal and first())) as bar:
         task, began = bar.add_task(title, total=None, note="compiling"), time.monotonic()
 
         def show(done: int, total: int, history: Any) -> None:

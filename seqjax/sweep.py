@@ -1,10 +1,6 @@
-"""Grids of runs as one program, laid out over the devices at hand without a change in any result."""
+"""Grids of runs: their keys and hyperparameters, driven from the host as one program."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from numbers import Integral
 from typing import Any
@@ -13,57 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh, PartitionSpec
+
+from seqjax.processes import fetch
 
 RESULTS = ("seed", "update", "score", "loss", "train_score", "gradient_norm", "clipped", "turned", "failed_at", "cause")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How runs are laid out; their results do not depend on it.
-
-    devices   how many local devices share them
-    together  how many at a time, vmapped, on each
-    workers   how many threads keep the cores of one device busy, each with its share of the runs
-    """
-
-    devices: int = 1
-    together: int = 1
-    workers: int = 1
-
-    def __post_init__(self) -> None:
-        for name, size, most in (
-            ("devices", self.devices, jax.local_device_count()),
-            ("together", self.together, None),
-            ("workers", self.workers, None),
-        ):
-            if not isinstance(size, Integral) or size < 1 or size > (most or size):
-                raise ValueError(f"{name} of a plan must be a whole number from 1 to {most or 'any'}, got {size!r}")
-        if self.devices > 1 and self.workers > 1:
-            raise ValueError(f"a plan spreads runs over devices or over workers, got {self}: leave one of them at 1")
-
-
-def plan_for(runs: int) -> Plan:
-    """The layout for so many runs: every core or device busy.
-
-    CPU           one run at a time on each device, or, where JAX has the one device that it makes by itself, by a
-                  worker for every core: no setting is needed
-    accelerators  an equal share of the runs on each, all at once
-
-    Measured on 2 cores of a Xeon at 2.8 GHz, 16 runs of recall (T = 50, B = 64), in processor time relative to one run
-    at a time: LSTM (H = 32) 0.9, 1.0, 1.2 and 1.5 at 2, 4, 8 and 16 together, GRU (H = 32) 1.1 and 1.4 at 2 and 8, LSTM
-    (H = 128) 1.1 at 4. Two workers share the work evenly and both run all the time; they took 0.9, 1.05 and 0.8 of the
-    processor time of one program (LSTM and GRU at H = 32, LSTM at H = 128), as two devices do.
-    """
-    devices = min(runs, jax.local_device_count())
-    if jax.default_backend() != "cpu":
-        return Plan(devices, together=-(-runs // devices))
-    return Plan(devices, workers=1 if jax.local_device_count() > 1 else min(runs, cores()))
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def seed_keys(seeds: Any) -> tuple[list[int], Array]:
@@ -132,69 +81,6 @@ def grid(keys: Array, axes: Mapping[str, Sequence[float]]) -> tuple[Array, dict[
     return keys[np.array(columns[-1])], hyper
 
 
-def spread(function: Callable[..., Any], plan: Plan) -> Callable[..., Any]:
-    """`vmap(function)` over the leading axis of its arguments, laid out by a plan over devices; `staffed` adds workers.
-
-    Where the runs do not divide among the devices, the last is repeated to fill up and the copies are dropped.
-    """
-
-    def share(trees: Any) -> Any:
-        batch_size = None if plan.together == 1 else plan.together
-        return jax.lax.map(lambda tree: function(*tree), trees, batch_size=batch_size)
-
-    def over(*trees: Any) -> Any:
-        runs = len(jax.tree.leaves(trees)[0])
-        if plan.devices == 1:
-            return share(trees)
-        rows = filled(runs, plan.devices)
-        mesh, spec = Mesh(np.array(jax.local_devices()[: plan.devices]), "run"), PartitionSpec("run")
-        sharded = jax.shard_map(share, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
-        return jax.tree.map(lambda a: a[:runs], sharded(jax.tree.map(lambda a: a[rows], trees)))
-
-    return over
-
-
-def filled(runs: int, shares: int) -> np.ndarray:
-    """Rows 0..runs-1, and the last again until they divide into equal shares."""
-    return np.minimum(np.arange(runs + -runs % shares), runs - 1)
-
-
-def staffed(function: Callable[..., Any], plan: Plan) -> Callable[..., Any]:
-    """`spread(function, plan)` compiled, with each worker's share of the runs on a thread of its own.
-
-    The shares have one size, so that one program serves all; it is compiled before the threads start, so that they only
-    run it, which JAX does without Python's lock.
-    """
-    compiled, ready = jax.jit(spread(function, plan)), {}
-    if plan.workers == 1:
-        return compiled
-
-    def over(*trees: Any) -> Any:
-        shares = shared(trees, plan.workers)
-        leaves, structure = jax.tree.flatten(shares[0])
-        kind = (structure, *map(jax.typeof, leaves))
-        if kind not in ready:
-            ready[kind] = compiled.lower(*shares[0]).compile()
-        with ThreadPoolExecutor(plan.workers) as pool:
-            parts = list(pool.map(lambda share: jax.block_until_ready(ready[kind](*share)), shares))
-        return joined(parts, len(jax.tree.leaves(trees)[0]))
-
-    return over
-
-
-@partial(jax.jit, static_argnames="workers")
-def shared(trees: Any, workers: int) -> list[Any]:
-    """Equal shares of the leading axis, filled up."""
-    rows = filled(len(jax.tree.leaves(trees)[0]), workers)
-    return [jax.tree.map(lambda a, own=own: a[own], trees) for own in np.split(rows, workers)]
-
-
-@partial(jax.jit, static_argnames="runs")
-def joined(parts: list[Any], runs: int) -> Any:
-    """The shares as one again, without what filled them up."""
-    return jax.tree.map(lambda *each: jnp.concatenate(each)[:runs], *parts)
-
-
 def run_many(
     states: Any,
     advance: Callable[[int], Callable[..., Any]],
@@ -216,7 +102,7 @@ def run_many(
     for first in range(done, updates, chunk):
         size = min(chunk, updates - first)
         states, part = advance(size)(states, hyper)
-        parts.append(jax.device_get(part))
+        parts.append(fetch(part))
         for look in watch:
             look(first + size, states, parts)
     return states, joined_history(parts)

@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "seqjax"
 RANKS = {
-    0: ("core", "sequences", "losses", "sweep", "statistics", "progress", "stopwatch", "jaxprs"),
-    1: ("checkpoint", "gated", "dropout", "gradients", "horizon", "parallel", "spectrum", "tasks"),
+    0: ("core", "sequences", "losses", "plan", "processes", "statistics", "stopwatch", "jaxprs"),
+    1: ("checkpoint", "gated", "dropout", "gradients", "horizon", "parallel", "progress", "spectrum", "sweep", "tasks"),
     2: ("cells", "clipping", "filters", "init", "unroll"),
     3: ("stack", "adjoints", "superposition"),
     4: ("jacobian", "network", "deep", "bptt", "interop"),

@@ -14,7 +14,8 @@ import pytest
 
 import seqjax
 from seqjax.checkpoint import Checkpoints, opened, reading, restored
-from seqjax.sweep import Plan, seed_keys
+from seqjax.plan import Plan
+from seqjax.sweep import seed_keys
 
 RECIPE = seqjax.Recipe(
     seqjax.network(seqjax.gru(), inputs="onehot"),

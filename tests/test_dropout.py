@@ -228,7 +228,7 @@ def test_a_sweep_with_dropout_is_its_runs_alone():
     net = network(rnn(), inputs="onehot", layers=2, residual=True, dropout=dropout)
     recipe, keys = Recipe(net, tasks.recall(length=3), 5, updates=4), seed_keys(3)[1]
     alone = [jax.jit(lambda key: train(key, recipe))(key) for key in keys]
-    for plan in (Plan(1, 1), Plan(2, 2)):
+    for plan in (Plan(shards=2), Plan(2, 2)):
         states, history = train_many(recipe, keys, plan=plan)
         for i, (state, losses) in enumerate(alone):
             close(jax.tree.map(lambda a, i=i: a[i], states.params), state.params, 1e-6)

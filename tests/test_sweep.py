@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import seqjax
+from seqjax.plan import Plan, plan_for, staffed
 from seqjax.stopwatch import TIMES, covered, stopwatch
-from seqjax.sweep import Plan, plan_for, seed_keys, staffed
+from seqjax.sweep import seed_keys
 
 RECIPE = seqjax.Recipe(
     seqjax.network(seqjax.rnn(), inputs="onehot"), seqjax.tasks.recall(length=3, alphabet=2), 4, updates=3, batch=2
@@ -80,23 +81,38 @@ def test_a_failing_run_is_heard():
         staffed(function, Plan(workers=2))(jnp.arange(2.0))
 
 
+def pretend(monkeypatch, backend="cpu", processes=1, devices=1):
+    """Another machine."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(4), raising=False)
+    for name, value in {"default_backend": backend, "process_count": processes, "device_count": devices}.items():
+        monkeypatch.setattr(jax, name, lambda value=value: value)
+
+
 @pytest.mark.parametrize(
-    ("backend", "devices", "runs", "plan"),
+    ("backend", "processes", "devices", "runs", "plan"),
     [
-        ("cpu", 1, 16, Plan(workers=4)),
-        ("cpu", 1, 3, Plan(workers=3)),
-        ("cpu", 2, 16, Plan(devices=2)),
-        ("cpu", 2, 1, Plan()),
-        ("gpu", 1, 16, Plan(together=16)),
-        ("gpu", 2, 5, Plan(devices=2, together=3)),
+        ("cpu", 1, 1, 16, Plan(workers=4)),
+        ("cpu", 1, 1, 3, Plan(workers=3)),
+        ("cpu", 1, 2, 16, Plan(devices=2)),
+        ("cpu", 1, 2, 1, Plan()),
+        ("gpu", 1, 1, 16, Plan(together=16)),
+        ("gpu", 1, 2, 5, Plan(devices=2, together=3)),
+        ("cpu", 2, 2, 1, Plan()),
+        ("gpu", 2, 2, 5, Plan(devices=2, together=3)),
     ],
 )
-def test_rule(monkeypatch, backend, devices, runs, plan):
+def test_rule(monkeypatch, backend, processes, devices, runs, plan):
     """Every core or device is used, none twice; accelerators vmap."""
-    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(4), raising=False)
-    monkeypatch.setattr(jax, "local_device_count", lambda: devices)
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    pretend(monkeypatch, backend, processes, devices)
     assert plan_for(runs) == plan
+
+
+def test_every_process_has_a_share(monkeypatch):
+    """A device at least, of the six that three have, unless there is one run, which each does for itself."""
+    pretend(monkeypatch, processes=3, devices=6)
+    assert [plan_for(runs).devices for runs in (1, 2, 4, 9)] == [1, 3, 4, 6]
+    with pytest.raises(ValueError, match="some of each of 3 processes"):
+        Plan(devices=2)
 
 
 def test_failed_runs_stay_apart_among_workers():
@@ -113,7 +129,7 @@ def test_a_sweep_says_what_it_took():
     """Its first call compiles, its second does not; by which plan; the variables are the same."""
     first, second = (seqjax.sweep_recipe(RECIPE, seeds=2, examples=5, plan=Plan(workers=2)) for _ in range(2))
     assert first.equals(second)
-    assert first.attrs["plan"] == "Plan(devices=1, together=1, workers=2)"
+    assert first.attrs["plan"] == "Plan(devices=1, together=1, workers=2, shards=1)"
     assert first.attrs["compile_seconds"] > 10 * second.attrs["compile_seconds"]
     assert all(found.attrs["run_seconds"] > 0 for found in (first, second))
     assert set(first.attrs) == {"plan", *TIMES}

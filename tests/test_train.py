@@ -12,7 +12,8 @@ import pytest
 
 import seqjax
 from seqjax.losses import cross_entropy
-from seqjax.sweep import Plan, gather, grid, plan_for, run_many, seed_keys, spread
+from seqjax.plan import Plan, plan_for, spread
+from seqjax.sweep import gather, grid, run_many, seed_keys
 from seqjax.tasks import Batch
 from seqjax.train import CAUSES, advance, begin, judge, purposes
 
@@ -75,7 +76,9 @@ def test_training_learns():
     assert seqjax.evaluate(recipe, state.params, jax.random.key(1), examples=500) > 0.99
 
 
-@pytest.mark.parametrize("plan", [Plan(), Plan(devices=2, together=2), Plan(workers=2)], ids=str)
+@pytest.mark.parametrize(
+    "plan", [Plan(), Plan(devices=2, together=2), Plan(workers=2), Plan(together=2, shards=2)], ids=str
+)
 def test_plans_and_solo_runs_agree(plan):
     """Seed i of a sweep equals seed i alone, whatever the plan and its remainder."""
     states, history = seqjax.train_many(RECIPE, seed_keys(3)[1], plan=plan)

@@ -14,8 +14,10 @@ from experiments.models import Training, check_training, recipe_of, require_know
 from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
 from seqjax.init import Bias, GateBias, Gaussian, InputGaussian, Orthogonal, ScaledIdentity, Uniform
+from seqjax.plan import plan_for, spread
+from seqjax.processes import fetch
 from seqjax.progress import progress_bar
-from seqjax.sweep import plan_for, seed_keys, spread
+from seqjax.sweep import seed_keys
 from seqjax.train import programs, test_keys
 
 CELLS = {"rnn": seqjax.rnn(), "lstm": seqjax.lstm(), "gru": seqjax.gru()}
@@ -104,10 +106,10 @@ def measure(
     with progress_bar(f"trainability: {cell}, {start}, T = {length}") as show:
         states, _ = seqjax.train_many(recipe, keys, hyper, progress=show, checkpoints=checkpoints)
     scores = programs(recipe, plan_for(len(keys)))[2](config.examples)(states.params, test_keys(keys))
-    failed = np.asarray(states.failed_at)
+    scores, failed = fetch((scores, states.failed_at))
     return xr.Dataset(
         {
-            "score": ("run", np.where(failed < 0, np.asarray(scores), np.nan)),
+            "score": ("run", np.where(failed < 0, scores, np.nan)),
             "failed_at": ("run", failed),
             "share": ("run", share),
             "direct": ("run", np.full(len(points), np.nan) if cell == "rnn" else straight),
@@ -131,5 +133,5 @@ def reaching(recipe: seqjax.Recipe, cell: Any, config: Config, params: Any) -> n
     examples = recipe.task.held_out(jax.random.key(PROBE), config.probes)
     net = seqjax.network(cell, inputs="onehot", readout="last")
     probe = lambda p: seqjax.gradient_profile(net, p, examples.xs, examples.targets).log10[0]  # noqa: E731
-    lines = np.asarray(jax.jit(spread(probe, plan_for(len(jax.tree.leaves(params)[0]))))(params), np.float64)
+    lines = fetch(jax.jit(spread(probe, plan_for(len(jax.tree.leaves(params)[0]))))(params)).astype(np.float64)
     return np.median(lines[:, :, -1] - lines[:, :, 1], axis=1)

@@ -9,6 +9,8 @@ from typing import Any
 import xarray as xr
 
 from seqjax.checkpoint import Checkpoints
+from seqjax.processes import first
+from seqjax.report.common import common
 from seqjax.report.experiment import Experiment
 from seqjax.report.store import aside, discard, fingerprint, read_dataset
 
@@ -23,15 +25,20 @@ class Points:
     seconds: list[float] = field(default_factory=list)  # what each piece took when it was computed
 
     def __call__(self, compute: Callable[[], xr.Dataset], **coordinates: Any) -> xr.Dataset:
-        """A piece at its coordinates, stored as soon as it is finished."""
+        """A piece at its coordinates, stored as soon as it is finished.
+
+        All processes compute it together, process 0 stores it, and all go on with what is stored.
+        """
         path = self.path(coordinates)
-        stored = read_dataset(path)
+        stored = common(read_dataset(path) if first() else None, path)
         if stored is None:
             began = time.monotonic()
             stored = compute().load()
             stored.attrs["seconds"] = time.monotonic() - began
-            with aside(path) as draft:
-                stored.to_netcdf(draft, engine="netcdf4")
+            if first():
+                with aside(path) as draft:
+                    stored.to_netcdf(draft, engine="netcdf4")
+            stored = common(stored, path)
         self.seconds.append(float(stored.attrs["seconds"]))
         return stored
 
@@ -39,7 +46,8 @@ class Points:
         """A piece that can stop half way: `compute(checkpoints=...)` goes on where a killed run stood."""
         folder = self.path(coordinates).with_suffix(".checkpoints")
         stored = self(lambda: compute(checkpoints=Checkpoints(folder, minutes=self.minutes)), **coordinates)
-        discard(folder)
+        if first():
+            discard(folder)
         return stored
 
     def path(self, coordinates: dict[str, Any]) -> Path:

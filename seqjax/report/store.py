@@ -127,7 +127,7 @@ def environment(seconds: float) -> dict[str, Any]:
     values = (
         datetime.now(UTC).isoformat(timespec="microseconds"),
         round(seconds, 1),
-        f"{jax.local_device_count()} x {jax.devices()[0].device_kind}",
+        f"{jax.device_count()} x {jax.devices()[0].device_kind}",
         processor(),
         os.cpu_count(),
         sys.version.split()[0],

@@ -1,6 +1,7 @@
 """Many runs of one recipe as one program."""
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import cache, lru_cache, partial
 from typing import Any
@@ -10,9 +11,12 @@ import numpy as np
 from jax import Array
 
 from seqjax.checkpoint import Checkpoints, Saver, opened
-from seqjax.sweep import Plan, checked_runs, joined_history, plan_for, run_many, staffed
+from seqjax.plan import Plan, plan_for, staffed
+from seqjax.processes import copied, fetch, of_first, require_of_first
+from seqjax.sweep import checked_runs, joined_history, run_many
 from seqjax.train.recipe import Hyper, Recipe
 from seqjax.train.run import History, TrainState, advance, begin, evaluate, purposes
+from seqjax.train.shards import sharded
 
 
 def test_keys(keys: Array) -> Array:
@@ -22,7 +26,11 @@ def test_keys(keys: Array) -> Array:
 
 @lru_cache(maxsize=64)
 def programs(recipe: Recipe, plan: Plan) -> tuple[Callable[..., Any], Callable[[int], Any], Callable[..., Any]]:
-    """Compiled begin, advance(n) and evaluate(examples) over many runs of one recipe."""
+    """Compiled begin, advance(n) and evaluate(examples) over many runs of one recipe.
+
+    ValueError where the plan's shards do not divide the recipe's batch.
+    """
+    recipe = sharded(recipe, plan.shards)
     advances = cache(lambda updates: staffed(partial(advance, recipe, updates), plan))
     scores = cache(lambda examples: staffed(partial(evaluate, recipe, examples=examples), plan))
     return staffed(partial(begin, recipe), plan), advances, scores
@@ -46,9 +54,10 @@ def train_many(
     """Train one run per key [R] and hyperparameter [R] as one program: states and histories with R in front.
 
     Run i equals `train(keys[i], recipe, ...)` to rounding, whatever the plan. `progress(done, updates, history)` is
-    called on the way. With `checkpoints` the runs go on from the last one in that folder, to the same numbers, on the
-    same machine bit for bit. ValueError for keys other than threefry, a checkpoint of another run, a folder that cannot
-    be written.
+    called on the way. States stay on the devices that made them: `processes.fetch` brings them in. With `checkpoints`
+    the runs go on from the last one in that folder, to the same numbers, on the same machine bit for bit. ValueError
+    for keys other than threefry, shards of a plan that do not divide the batch, a checkpoint of another run, and a
+    folder that cannot be written.
     """
     keys, hyper = checked_runs(keys, hyper or {})
     first, onward, _ = programs(recipe, plan or plan_for(len(keys)))
@@ -56,10 +65,18 @@ def train_many(
     watch: list[Any] = [] if progress is None else [lambda done, _, parts: progress(done, updates, parts[-1])]
     if checkpoints is None:
         return run_many(states, onward, hyper, updates=updates, watch=watch)
-    with opened(checkpoints, about_run(recipe, keys, hyper)) as saver:
+    with ExitStack() as stack:
+        saver = first_opens(checkpoints, about_run(recipe, keys, hyper), stack)
         states, before, done = resumed(recipe, saver, states, hyper)
         watch.append(partial(save_if_due, saver, updates))
         return run_many(states, onward, hyper, updates=updates, before=before, done=done, watch=watch)
+
+
+def first_opens(checkpoints: Checkpoints, about: Mapping[str, Any], stack: ExitStack) -> Saver | None:
+    """The checkpoints, at process 0, which alone reads and writes them; what is wrong with them is raised at all."""
+    held: list[Saver] = []
+    require_of_first(lambda: held.append(stack.enter_context(opened(checkpoints, about))))
+    return held[0] if held else None
 
 
 def about_run(recipe: Recipe, keys: Array, hyper: Mapping[str, Array]) -> dict[str, Any]:
@@ -82,22 +99,26 @@ def about_run(recipe: Recipe, keys: Array, hyper: Mapping[str, Array]) -> dict[s
 
 
 def resumed(
-    recipe: Recipe, saver: Saver, states: TrainState, hyper: Mapping[str, Array]
+    recipe: Recipe, saver: Saver | None, states: TrainState, hyper: Mapping[str, Array]
 ) -> tuple[TrainState, list[History], int]:
-    """(states, history, updates done) of the last checkpoint; the given states where there is none."""
-    done = saver.latest()
-    if done is None:
+    """(states, history, updates done) of the last checkpoint, at every process; as given where there is none."""
+    last = None if saver is None else saver.latest()
+    done = of_first(-1 if last is None else last)
+    if done < 0:
         return states, [], 0
     if done > recipe.updates:
         raise ValueError(f"updates must be at least {done}, which the checkpoint has done, got {recipe.updates}")
-    history = jax.eval_shape(jax.vmap(partial(advance, recipe, done)), states, hyper)[1]
-    states, history = saver.restore(done, (states, history))
+    like = states, jax.eval_shape(jax.vmap(partial(advance, recipe, done)), states, hyper)[1]
+    held: list[Any] = []
+    require_of_first(lambda: held.append(saver and saver.restore(done, like)))
+    states, history = copied(held[0] if held else None, like)
     return states, [history], done
 
 
-def save_if_due(saver: Saver, updates: int, done: int, states: TrainState, parts: list[History]) -> None:
-    """A checkpoint where it is time for one, and at the end."""
-    if saver.due(done) or done == updates:
-        loss = parts[-1].loss
-        mean = float(loss[np.isfinite(loss)].mean()) if np.isfinite(loss).any() else float("inf")
-        saver.save(done, (states, joined_history(parts)), loss=mean)
+def save_if_due(saver: Saver | None, updates: int, done: int, states: TrainState, parts: list[History]) -> None:
+    """A checkpoint where process 0 says that it is time for one, and at the end."""
+    if not of_first(saver is not None and (saver.due(done) or done == updates)):
+        return
+    tree, loss = (fetch(states), joined_history(parts)), parts[-1].loss
+    mean = float(loss[np.isfinite(loss)].mean()) if np.isfinite(loss).any() else float("inf")
+    require_of_first(lambda: saver and saver.save(done, tree, loss=mean))

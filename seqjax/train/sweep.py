@@ -12,9 +12,11 @@ import numpy as np
 
 from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
+from seqjax.plan import Plan, plan_for
+from seqjax.processes import fetch, first
 from seqjax.progress import Show, event_files, progress_bar
 from seqjax.stopwatch import TIMES, stopwatch
-from seqjax.sweep import Plan, checked_axes, gather, grid, plan_for, seed_keys
+from seqjax.sweep import checked_axes, gather, grid, seed_keys
 from seqjax.train.many import programs, test_keys, train_many
 from seqjax.train.recipe import Recipe
 from seqjax.train.run import CAUSES
@@ -49,10 +51,10 @@ def sweep_recipe(
     plan = plan or plan_for(len(many))
     with watching(title, log) as show, stopwatch() as taken:
         states, history = train_many(recipe, many, hyper, plan=plan, progress=show, checkpoints=checkpoints)
-        scores = np.asarray(programs(recipe, plan)[2](examples)(states.params, test_keys(many)))
-    failed = np.asarray(states.failed_at)
+        scores = programs(recipe, plan)[2](examples)(states.params, test_keys(many))
+        scores, failed, cause = fetch((scores, states.failed_at, states.cause))
     shape, dims = [*map(len, axes.values()), len(numbers)], (*axes, "seed")
-    runs = {"score": np.where(failed < 0, scores, np.nan), "failed_at": failed, "cause": np.array(CAUSES)[states.cause]}
+    runs = {"score": np.where(failed < 0, scores, np.nan), "failed_at": failed, "cause": np.array(CAUSES)[cause]}
     updates = {UPDATES.get(name, name): values for name, values in vars(history).items()}
     variables = {name: (dims, np.reshape(value, shape)) for name, value in runs.items()} | {
         name: ((*dims, "update"), value.reshape(*shape, -1)) for name, value in updates.items()
@@ -65,7 +67,7 @@ def watching(title: str | None, log: str | PathLike[str] | None) -> Iterator[Sho
     """A progress function that shows and writes what is asked for."""
     with ExitStack() as open_ones:
         shows = [open_ones.enter_context(progress_bar(title))] if title else []
-        shows += [open_ones.enter_context(event_files(log))] if log is not None else []
+        shows += [open_ones.enter_context(event_files(log))] if log is not None and first() else []
 
         def show(done: int, total: int, history: Any) -> None:
             for each in shows:
