@@ -68,6 +68,13 @@ def test_norms_of_zero_infinity_and_nan(norm):
     assert np.isnan(norm(jnp.array([1.0, np.nan, np.inf])))
 
 
+def test_the_gradient_of_a_norm():
+    """x over its norm, wherever the largest entry stands, and 0 at 0."""
+    for x in (jnp.array([3.0, -4.0, 0.0]), jnp.array([2e-200, 2e-200, 1e-200])):
+        np.testing.assert_allclose(jax.grad(safe_norm)(x), x / np.linalg.norm(x / x.max()) / x.max(), rtol=1e-14)
+    assert (jax.grad(safe_norm)(jnp.zeros(3)) == 0).all()
+
+
 @pytest.mark.parametrize("limit", [0.1, 5.0, 6.0, 1e9])
 def test_clipping_keeps_the_direction_and_bounds_the_norm(limit):
     """Cosine 1 and norm min(norm, limit); below the limit nothing changes, to the bit."""
