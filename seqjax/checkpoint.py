@@ -23,6 +23,7 @@ from seqjax.core import require_sizes
 
 if TYPE_CHECKING:
     from orbax.checkpoint import CheckpointManager
+    from orbax.checkpoint.options import MultiprocessingOptions
 
 FORMAT = 1  # of what is written; raised where older checkpoints could not be read as they were meant
 PATIENCE = 600  # seconds in which a save that runs beside the training has to end
@@ -97,7 +98,9 @@ def opened(at: Checkpoints, about: Mapping[str, Any]) -> Iterator[Saver]:
 
     best = BestN(get_metric_fn=lambda found: found["loss"], reverse=True, n=1)
     kept, patience = AnyPreservationPolicy([LatestN(at.keep), best]), AsyncOptions(timeout_secs=PATIENCE)
-    options = CheckpointManagerOptions(preservation_policy=kept, async_options=patience)
+    options = CheckpointManagerOptions(
+        preservation_policy=kept, async_options=patience, create=False, multiprocessing_options=alone()
+    )
     with said_of(at.folder):
         Path(at.folder).mkdir(parents=True, exist_ok=True)
         manager = CheckpointManager(Path(at.folder).resolve(), options=options)
@@ -108,6 +111,16 @@ def opened(at: Checkpoints, about: Mapping[str, Any]) -> Iterator[Saver]:
     finally:
         with suppress(Exception):  # of which the reason is on its way already
             manager.close()
+
+
+def alone() -> "MultiprocessingOptions":
+    """For orbax: that of many processes, this one alone reads and writes."""
+    from orbax.checkpoint.options import MultiprocessingOptions
+
+    if jax.process_count() == 1:
+        return MultiprocessingOptions()
+    own = jax.process_index()
+    return MultiprocessingOptions(primary_host=own, active_processes={own}, barrier_sync_key_prefix=f"only{own}")
 
 
 @contextmanager

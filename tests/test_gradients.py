@@ -57,3 +57,10 @@ def test_norms_of_zero_infinity_and_nan(norm):
     assert norm(jnp.zeros(3)) == 0
     assert norm(jnp.array([1.0, np.inf, -np.inf])) == np.inf
     assert np.isnan(norm(jnp.array([1.0, np.nan, np.inf])))
+
+
+def test_the_gradient_of_a_norm():
+    """x over its norm, wherever the largest entry stands, and 0 at 0."""
+    for x in (jnp.array([3.0, -4.0, 0.0]), jnp.array([2e-200, 2e-200, 1e-200])):
+        np.testing.assert_allclose(jax.grad(safe_norm)(x), x / np.linalg.norm(x / x.max()) / x.max(), rtol=1e-14)
+    assert (jax.grad(safe_norm)(jnp.zeros(3)) == 0).all()

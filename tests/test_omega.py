@@ -126,7 +126,7 @@ def one_step(cell, state):
     return params, Trace(jax.vmap(partial(cell.project, params))(xs), state, state, None, jnp.zeros((1, H)), None)
 
 
-@pytest.mark.parametrize("name", ["rnn", "gru", "lstm-everything", "lstm-full-gate-recurrence"])
+@pytest.mark.parametrize("name", ["gru", "lstm-full-gate-recurrence"])
 def test_only_the_recurrent_matrix_moves(name):
     """What the matrix of `recur` is made of has a gradient, W_hh at least, everything else exactly 0."""
     cell = MAKERS[name]()
@@ -148,7 +148,7 @@ def test_only_the_recurrent_matrix_moves(name):
 def test_cells_without_a_product_are_refused(name):
     """As soon as a training begins."""
     with pytest.raises(ValueError, match=f"{name!r} has no recurrent product"):
-        seqjax.train(jax.random.key(0), recipe_of(MAKERS[name](), penalty=omega()))
+        seqjax.train(jax.random.key(0), recipe_of(MAKERS[name](), penalty=omega(weight=1.0)))
 
 
 def test_units_without_a_slope():
@@ -287,9 +287,15 @@ def test_in_a_training():
         (lambda: omega(weight=0), "weight must be a finite number above 0"),
         (lambda: omega(weight=True), "weight must be"),
         (lambda: seqjax.train(jax.random.key(0), recipe_of(rnn(), penalty=omega(weight="w"))), "hyperparameter 'w'"),
-        (lambda: seqjax.train(jax.random.key(0), recipe_of(rnn(), penalty=omega()), w=1.0), "'w' is read by neither"),
+        (
+            lambda: seqjax.train(jax.random.key(0), recipe_of(rnn(), penalty=omega(weight=1.0)), w=1.0),
+            "'w' is read by neither",
+        ),
         (lambda: soft_constraint(gru(), *traced()[:2], traced()[2].h), "vectors must be shaped like the states"),
-        (lambda: seqjax.train(jax.random.key(0), recipe_of(rnn(), penalty=omega(), dropout=HELD)), "zoneout=0.1"),
+        (
+            lambda: seqjax.train(jax.random.key(0), recipe_of(rnn(), penalty=omega(weight=1.0), dropout=HELD)),
+            "zoneout=0.1",
+        ),
     ],
 )
 def test_bad_calls(call, message):

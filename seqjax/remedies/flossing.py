@@ -25,7 +25,7 @@ from seqjax.gradients import all_finite
 from seqjax.losses import masked_mean
 from seqjax.lyapunov import first_frame, growth, require_steps
 from seqjax.network import Network, NetworkParams, vectors
-from seqjax.remedies.penalty import require_every_step, require_weight, weight_of
+from seqjax.remedies.penalty import require_own_steps, require_weight, weight_of
 from seqjax.sequences import batch_last, concrete
 from seqjax.stack import Layer
 from seqjax.tasks.task import Batch, Task
@@ -45,7 +45,7 @@ class FlossHistory:
 
 @factory
 def flossing(
-    k: int, *, weight: float | str = 1.0, rows: int = 1, settle: int = 0, steps: int | None = None
+    k: int, *, weight: float | str, rows: int = 1, settle: int = 0, steps: int | None = None
 ) -> Callable[..., Array]:
     """The penalty weight · Σ_{i ≤ k} λ_i² of a recipe, averaged over the first rows of a batch.
 
@@ -128,7 +128,7 @@ def leading(
     network: Network, k: int, settle: int, steps: int | None, params: NetworkParams, given: Inside
 ) -> tuple[Array, Array]:
     """The k leading exponents of every row, [k, B], and which rows have a step to measure, neither padded nor reset."""
-    require_every_step(network)
+    require_own_steps(network)
     require_sizes(steps=1 if steps is None else steps)
     require_steps(len(given[0]), 1 if steps is None else steps, "steps", settle=settle)
     end = None if steps is None else settle + steps

@@ -26,7 +26,7 @@ def weight_of(weight: Any, hyper: Mapping[str, Any]) -> Any:
     return hyper[weight]
 
 
-def require_every_step(network: Network) -> None:
+def require_own_steps(network: Network) -> None:
     """ValueError for zoneout, under which a step is no longer the cell's own."""
     if network.dropout is not None and network.dropout.zoneout:
         raise ValueError(f"zoneout={network.dropout.zoneout} changes every step's Jacobian: leave zoneout out")
