@@ -42,7 +42,7 @@ class Config(Training):
     seeds: int = 10
     lengths: tuple[int, ...] = (20, 50, 100)
     programs: tuple[str, ...] = ("rnn", "orthogonal", "identity", "norm", "omega", "flossing", "lstm", "gru")
-    omega: float = 0.01  # weight of the soft constraint
+    omega: float = 0.001  # weight of the soft constraint
     floss_k: int = 16  # exponents
     floss_updates: int = 300  # before training
     examples: int = 2000
@@ -79,6 +79,7 @@ PROGRAMS = {
     ),
     "gru": Program(GRU, "memory", {v: f"GRU, keep bias {v:g}" for v in (0.0, 2.0, 4.0)}),
 }
+OWN = {"omega": ("omega",), "flossing": ("floss_k", "floss_updates")}  # settings of one program alone
 NAMES = {name: [*program.values.values()] for name, program in PROGRAMS.items()}
 PLAIN, SOFT, FLOSSED = (NAMES[name][0] for name in ("rnn", "omega", "flossing"))
 
@@ -128,7 +129,6 @@ def with_memory(cell: Cell, length: int, key: Array, params: Any, hyper: Any) ->
 
 def run(config: Config, point: Any) -> Any:
     """score and failed_at, dims length, remedy, seed."""
-    settings = without(config, "lengths", "programs")
 
     def train(name: str, length: int) -> Any:
         program = PROGRAMS[name]
@@ -136,6 +136,8 @@ def run(config: Config, point: Any) -> Any:
         work = partial(
             seqjax.sweep_recipe, recipe(config, name, length), axes={program.axis: [*program.values]}, **options
         )
+        others = [each for program, names in OWN.items() if program != name for each in names]
+        settings = without(config, "lengths", "programs", *others)
         found = point.resumable(work, program=name, length=length, **settings)
         return found[["score", "failed_at"]].rename({program.axis: "remedy"}).assign_coords(remedy=NAMES[name])
 
