@@ -33,7 +33,6 @@ from seqjax.sweep import gather, seed_keys
 from seqjax.train import programs, test_keys
 
 BODIES = {"rnn": seqjax.rnn(), "gru": seqjax.gru()}  # of the order task
-LIMIT = 0.5  # accuracy above this is more than the untrained carry gives
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ def claims(config: Config, dataset: Any) -> list[Claim]:
     whole = scores.sel(window=config.length).values
     cut = scores.sel(window=[k for k in config.windows if k < config.length])
     learned = rate(int((ordered.min("test") > SOLVED).sum()), int(ordered.isel(test=0).size))
-    full = rate(int((whole > SOLVED).sum()), len(whole))
+    full, fewer = (rate(int((each > SOLVED).sum()), each.size) for each in (whole, cut.values))
     long = f"up to length {max(config.tests)}"
     return [
         claim(
@@ -131,9 +130,10 @@ def claims(config: Config, dataset: Any) -> list[Claim]:
         ),
         claim(
             "V8",
-            measured=f"whole gradient: solved {full}; shorter windows: largest accuracy {float(cut.max()):.2f}, "
-            f"mean {float(cut.mean()):.2f}",
-            holds=full.successes == full.trials and float(cut.max()) < LIMIT,
+            measured=f"solved with the whole gradient: {full}; with a window: {fewer}",
+            holds=fewer.high < full.low,
+            note=f"With a window the mean accuracy is {float(cut.mean()):.2f}, {float(cut.max()):.2f} at the most: what "
+            "an untrained carry gives.",
         ),
     ]
 
@@ -213,4 +213,5 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     check=check,
+    version=2,
 )

@@ -36,7 +36,8 @@ class Window:
 
 
 def windows_of(batch: Batch, k: int, readout: str) -> Window:
-    """A batch cut into W = ⌈T / k⌉ windows, the last filled up with masked steps."""
+    """A batch cut into W = ⌈T / k⌉ windows, the first filled up in front with masked steps, so that the last is whole:
+    the gradient of a full row's last step goes back over k steps."""
     T = batch.xs.shape[1]
     W = math.ceil(T / k)
     mask = valid(batch)
@@ -44,7 +45,7 @@ def windows_of(batch: Batch, k: int, readout: str) -> Window:
     cut = partial(windowed, W=W, k=k)
     if readout == "last":
         last = jnp.full(len(batch.xs), T) if batch.lengths is None else batch.lengths
-        where = jnp.maximum(last - 1, 0)[None] // k == jnp.arange(W)[:, None]
+        where = (jnp.maximum(last - 1, 0) + W * k - T)[None] // k == jnp.arange(W)[:, None]
         targets = jnp.broadcast_to(batch.targets, (W, *batch.targets.shape))
     else:
         counts = counted(batch)
@@ -56,8 +57,8 @@ def windows_of(batch: Batch, k: int, readout: str) -> Window:
 
 
 def windowed(array: Array, W: int, k: int) -> Array:
-    """[B, T, ...] -> [W, B, k, ...], filled up with zeros."""
-    fill = [(0, 0), (0, W * k - array.shape[1])] + [(0, 0)] * (array.ndim - 2)
+    """[B, T, ...] -> [W, B, k, ...], filled up with zeros in front."""
+    fill = [(0, 0), (W * k - array.shape[1], 0)] + [(0, 0)] * (array.ndim - 2)
     cut = jnp.pad(array, fill).reshape(array.shape[0], W, k, *array.shape[2:])
     return jnp.moveaxis(cut, 1, 0)
 
