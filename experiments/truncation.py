@@ -132,7 +132,7 @@ def claims(config: Config, dataset: Any) -> list[Claim]:
             "V8",
             measured=f"solved with the whole gradient: {full}; with a window: {fewer}",
             holds=fewer.high < full.low,
-            note=f"With a window the mean accuracy is {float(cut.mean()):.2f}, {float(cut.max()):.2f} at the most: what "
+            note=f"With a window the mean accuracy is {cut.values.mean():.2f}, {cut.values.max():.2f} at most: what "
             "an untrained carry gives.",
         ),
     ]

@@ -99,7 +99,7 @@ def test_the_first_steps_of_a_run_are_the_run_of_the_first_steps(cell):
     close(replace(first, final=None), jax.tree.map(lambda a: a[:, :3], replace(whole, final=None)))
 
 
-@each_cell
+@each_distinct_cell
 def test_no_output_depends_on_a_later_input(cell):
     """Causality by gradient: dy_t/dx_s is exactly zero for s > t, and not zero for s <= t on some input."""
     params = random_params(cell)
@@ -187,9 +187,7 @@ def test_the_product_of_step_jacobians_is_the_jacobian_of_the_run(cell):
     assert products.log_scale[0] == adjoints.log_norm[2] == -jnp.inf
 
 
-@each_cell
-@pytest.mark.parametrize("steps", [1, 3, 6])
-def test_gradients_equal_finite_differences(cell, steps):
+def check_gradients(cell, steps):
     """To params, inputs and initial state, with holes in the mask and resets, along random directions."""
     params, mask, reset = random_params(cell), random_mask(B, steps).at[0].set(True), ~random_mask(B, steps, seed=8)
     point, shaped = ravel_pytree((params, random_xs(B, steps, D), random_state(cell, params, B)))
@@ -202,6 +200,19 @@ def test_gradients_equal_finite_differences(cell, steps):
 
 
 @each_cell
+@pytest.mark.parametrize("steps", [3, 6])
+def test_gradients_equal_finite_differences(cell, steps):
+    """Over several steps."""
+    check_gradients(cell, steps)
+
+
+@each_distinct_cell
+def test_gradients_of_one_step_equal_finite_differences(cell):
+    """T = 1 is a program of its own."""
+    check_gradients(cell, 1)
+
+
+@each_distinct_cell
 def test_vmap_over_seeds_equals_a_loop(cell):
     """Stacked params are as good as one set at a time."""
     many, xs = [random_params(cell, seed=seed) for seed in range(3)], random_xs()
