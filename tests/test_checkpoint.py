@@ -93,6 +93,7 @@ def test_a_run_can_be_made_longer_and_not_shorter(tmp_path, whole):
     [
         ({"recipe": replace(RECIPE, hidden=4)}, "hidden 3, this one has 4"),
         ({"recipe": replace(RECIPE, network=seqjax.network(seqjax.mgu(), inputs="onehot"))}, "cell 'gru'"),
+        ({"recipe": replace(RECIPE, window=2)}, "window None, this one has 2"),
         ({"keys": seed_keys([0, 1, 7])[1]}, "keys"),
         ({"hyper": {"learning_rate": jnp.array([1e-2, 3e38, 2e-2])}}, "hyper"),
         (
@@ -100,7 +101,7 @@ def test_a_run_can_be_made_longer_and_not_shorter(tmp_path, whole):
             r"holds nothing as 0.opt_state.0.trace.body.0.forward.W_ih, and float32 \[3, 9, 2\] is asked for",
         ),
     ],
-    ids=["hidden", "cell", "seeds", "hyperparameters", "optimizer"],
+    ids=["hidden", "cell", "window", "seeds", "hyperparameters", "optimizer"],
 )
 def test_another_run_is_refused(tmp_path, change, message):
     """By the first thing that differs."""

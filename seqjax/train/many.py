@@ -93,6 +93,8 @@ def about_run(recipe: Recipe, keys: Array, hyper: Mapping[str, Array]) -> dict[s
         "K": recipe.task.K,
         "hidden": recipe.hidden,
         "batch": recipe.batch,
+        "window": recipe.window,
+        "step_every": recipe.step_every,
         "keys": jax.random.key_data(keys).tolist(),
         "hyper": {name: values.tolist() for name, values in hyper.items()},
     }
