@@ -4,9 +4,7 @@ No Jacobian is formed. A masked step hands the gradient on; a step that is reset
 does not tell, so `reset` has to be given again.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -50,12 +48,18 @@ def pullback(
     for name, given, state in (("cotangent", cotangent, trace.final), ("cotangents", cotangents, trace.after)):
         if given is not None and jax.tree.map(jnp.shape, given) != jax.tree.map(jnp.shape, state):
             raise ValueError(f"{name} must be shaped like the state, got {jax.tree.map(jnp.shape, given)}")
-    given = like(trace.final, cotangent), None if cotangents is None else like(trace.after, cotangents)
+    given = like(trace.final, cotangent), None if cotangents is None else unscaled(like(trace.after, cotangents))
     parts = (trace.us, trace.before, trace.mask, flags, *given)
     found = pull(cell, params, *batch_last(add_batch(parts, batched)), reverse=reverse)
     after = batch_last(add_batch(trace.after, batched))
     found = Adjoints(found.direction, poisoned(found.log_norm, after, reverse=reverse))
     return drop_batch(batch_first(found), batched)
+
+
+def unscaled(vectors: State) -> tuple[State, Array]:
+    """Vectors at every step, fields [.., T, H], with a logarithm of 0."""
+    first = jax.tree.leaves(vectors)[0]
+    return vectors, jnp.zeros(first.shape[: first.ndim - 1], first.dtype)
 
 
 def like(state: State, given: State) -> State:
@@ -79,32 +83,23 @@ def pull(
     mask: Array | None,
     reset: Array | None,
     final: State,
-    arriving: State | None = None,
+    arriving: tuple[State, Array] | None = None,
     *,
     reverse: bool = False,
-    nudged: Callable[[Params, State, Any, State], State] | None = None,
 ) -> Adjoints:
-    """`pullback` in the inside layout, unchecked: us and before [T, .., B], mask and reset [T, B].
+    """`pullback` in the inside layout, unchecked: us and before [T, .., B], mask and reset [T, B]; what arrives is over
+    the exponential of its logarithm [T, B]."""
 
-    Where a step within a step reads what another one leaves, as in a stack, `nudged(params, state, u, nudge)` adds
-    nudge to all that are left; what is returned is then the gradient to it, whose norm is not 1.
-    """
-
-    def back(state: State, u: Any, v: State) -> tuple[State, State]:
-        if nudged is None:
-            return jax.vjp(lambda s: cell.step(params, s, u), state)[1](v)[0], v
-        step: Any = partial(nudged, params)
-        to_state, _, to_nudge = jax.vjp(step, state, u, jax.tree.map(jnp.zeros_like, v))[1](v)
-        return to_state, to_nudge
+    def back(state: State, u: Any, v: State) -> State:
+        return jax.vjp(lambda s: cell.step(params, s, u), state)[1](v)[0]
 
     def body(carry: Any, step: Any) -> Any:
         u, state, valid, fresh, arrives = step
         here, lost = plus(carry[0], carry[1], arrives)
-        passed, seen = jax.vmap(back, -1, -1)(state, u, here.direction)
-        passed = select(valid, passed, here.direction)
+        passed = select(valid, jax.vmap(back, -1, -1)(state, u, here.direction), here.direction)
         if fresh is not None:
             passed = select(fresh, jax.tree.map(jnp.zeros_like, passed), passed)
-        return rescaled(passed, here.log_norm, lost), Adjoints(seen, here.log_norm)
+        return rescaled(passed, here.log_norm, lost), here
 
     zero = jnp.zeros(jax.tree.leaves(final)[0].shape[-1], jnp.result_type(*jax.tree.leaves(final)))
     return jax.lax.scan(body, rescaled(final, zero, zero), (us, before, mask, reset, arriving), reverse=not reverse)[1]
@@ -117,13 +112,14 @@ def rescaled(v: State, log_scale: Array, lost: Array) -> tuple[Adjoints, Array]:
     return Adjoints(times(v, 1 / jnp.where(norm > 0, norm, 1)), scale), lost
 
 
-def plus(v: Adjoints, lost: Array, arrives: State | None) -> tuple[Adjoints, Array]:
+def plus(v: Adjoints, lost: Array, arrives: tuple[State, Array] | None) -> tuple[Adjoints, Array]:
     """The sum with what arrives, at the scale of the larger."""
     if arrives is None:
         return v, lost
-    scale = jnp.maximum(v.log_norm, jnp.log(whole_norm(arrives)))
+    given, log = arrives
+    scale = jnp.maximum(v.log_norm, log + jnp.log(whole_norm(given)))
     scale = jnp.where(jnp.isneginf(scale), 0, scale)
-    old, new = times(v.direction, jnp.exp(v.log_norm - scale)), times(arrives, jnp.exp(-scale))
+    old, new = times(v.direction, jnp.exp(v.log_norm - scale)), times(given, jnp.exp(log - scale))
     return rescaled(jax.tree.map(jnp.add, old, new), scale, lost)
 
 

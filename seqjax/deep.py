@@ -3,9 +3,6 @@ spectrum or exponents can ask a stack."""
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-
 from seqjax.core import Cell, Params, factory, require_cell
 from seqjax.stack import Layer, StackTrace, require_layers
 from seqjax.unroll import Trace
@@ -46,17 +43,13 @@ def deep(cell: Cell, *, residual: bool = False) -> Cell:
     return Cell(name, init, start, project, lambda params, state: (), update, read)
 
 
-def climb(
-    cell: Cell, residual: bool, params: tuple[Layer, ...], state: Any, u: Any, nudge: Any = None
-) -> tuple[Any, ...]:
-    """One step of every layer, from the bottom up; `nudge`, like the state, is added to what each layer comes to before
-    the next one reads it, so that the gradient to it is that to the state of a layer, by way of all above it too."""
+def climb(cell: Cell, residual: bool, params: tuple[Layer, ...], state: Any, u: Any) -> tuple[Any, ...]:
+    """One step of every layer, from the bottom up."""
     new: list[Any] = []
     shown: Any = None
     for depth, (layer, old) in enumerate(zip(params, state, strict=True)):
         own = layer.forward
-        after = cell.step(own, old, cell.project(own, shown) if depth else u)
-        new.append(after if nudge is None else jax.tree.map(jnp.add, after, nudge[depth]))
+        new.append(cell.step(own, old, cell.project(own, shown) if depth else u))
         y = cell.read(own, new[-1])
         shown = y + shown if residual and depth else y
     return tuple(new)

@@ -1,7 +1,6 @@
 """How far back a gradient reaches: ‖dL/ds_t‖ over the whole carry, from one backward pass, in log10.
 
-In a network whose layers run forwards the pass rescales at every step, so that nothing overflows or underflows at any
-length; where a layer runs backwards, or under zoneout, the gradient is autodiff's, in the range of its dtype.
+The pass rescales at every step, in every layer and direction, so that nothing overflows or underflows at any length.
 """
 
 import math
@@ -14,15 +13,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.adjoints import poisoned, pull
+from seqjax.adjoints import Adjoints
 from seqjax.core import Cell
-from seqjax.deep import as_one, climb, deep
 from seqjax.gradients import safe_norm
+from seqjax.layerwise import layerwise
 from seqjax.losses import cross_entropy
-from seqjax.network import Network, affine
+from seqjax.network import Network, affine, summary, vectors
 from seqjax.sequences import Steps, batch_first, checked_mask, checked_tokens
-from seqjax.stack import unperturbed
-from seqjax.unroll import over_batch, over_time
 
 LN10 = math.log(10)
 
@@ -81,10 +78,9 @@ def gradient_profile(
     def total(predictions: Array) -> Array:
         return summed(loss, batch_first(predictions), jnp.asarray(targets), judged)
 
+    adjoints = of_network(network, params, steps, total)
     reverses = [reverse for layer in params.body for _, reverse in layer.halves()]
-    zoned = network.dropout is not None and bool(network.dropout.zoneout)
-    adjoints, scale = (plainly if zoned or any(reverses) else rescaling)(network, params, steps, total)
-    return by_lag(adjoints, scale, steps.mask, reverses)
+    return by_lag([each.direction for each in adjoints], [each.log_norm for each in adjoints], steps.mask, reverses)
 
 
 def summed(loss: Callable[..., Array], predictions: Array, targets: Array, mask: Array | None) -> Array:
@@ -96,48 +92,45 @@ def summed(loss: Callable[..., Array], predictions: Array, targets: Array, mask:
     return jax.vmap(own)(predictions, targets, mask).sum()
 
 
-def plainly(network: Network, params: Any, steps: Steps, total: Callable[[Array], Array]) -> tuple[Any, Any]:
-    """(dL/ds_t, fields [T, H, B] per layer and direction; the logarithm of their scale, which is 1 here)."""
-    zeros = unperturbed(jax.eval_shape(lambda: network.forward(params, steps.xs, steps.mask)).body)
+def of_network(network: Network, params: Any, steps: Steps, total: Callable[[Array], Array]) -> list[Adjoints]:
+    """dL/ds_t of every layer and direction, L being a function of the predictions, batch last."""
+    body = network.forward(params, steps.xs, steps.mask).body
 
-    def perturbed(perturb: Any) -> Array:
-        return total(getattr(network.forward(params, steps.xs, steps.mask, perturb), network.readout))
+    def read(ys: Array, final: Any) -> Array:
+        if network.readout == "every":
+            return total(jax.vmap(partial(affine, params.head))(ys))
+        shown = summary(network.cell, params.body, replace(body, final=final), network.residual)
+        return total(affine(params.head, shown))
 
-    return jax.grad(perturbed)(zeros), 0.0
-
-
-def rescaling(network: Network, params: Any, steps: Steps, total: Callable[[Array], Array]) -> tuple[Any, Any]:
-    """(dL/ds_t over exp(scale), scale [T, B]) of a network whose layers all run forwards, which make one recurrence."""
-    whole = deep(network.cell, residual=network.residual)
-    trace = as_one(network.forward(params, steps.xs, steps.mask).body)
-
-    def read(after: Any, final: Any) -> Array:
-        if network.readout == "last":
-            return total(affine(params.head, over_batch(whole.read)(params.body, final)))
-        return total(jax.vmap(lambda y: affine(params.head, y))(over_time(whole.read)(params.body, after)))
-
-    to_after, to_final = jax.grad(read, (0, 1))(trace.after, trace.final)
-    arriving = to_after if network.readout == "every" else None
-    nudged = partial(climb, network.cell, network.residual)
-    found = pull(whole, params.body, trace.us, trace.before, steps.mask, None, to_final, arriving, nudged=nudged)
-    return found.direction, poisoned(found.log_norm, trace.after)
+    to_ys, to_final = jax.grad(read, (0, 1))(body.ys, body.final)
+    return layerwise(
+        network.cell,
+        params.body,
+        vectors(network.inputs, params, steps.xs, steps.mask),
+        body,
+        steps.mask,
+        to_ys if network.readout == "every" else None,
+        to_final,
+        residual=network.residual,
+        zoneout=0.0 if network.dropout is None else float(network.dropout.zoneout),
+    )
 
 
-def by_lag(adjoints: Any, scale: Any, mask: Array | None, reverses: list[bool]) -> Profile:
-    """log10 of the norms of adjoints, fields [T, H, B] over exp(scale), in the order of the lag."""
+def by_lag(adjoints: list[Any], scales: list[Any], mask: Array | None, reverses: list[bool]) -> Profile:
+    """log10 of the norms of adjoints, fields [T, H, B] each over exp of its scale, in the order of the lag."""
     T, _, B = jax.tree.leaves(adjoints[0])[0].shape
     lengths = jnp.full(B, T) if mask is None else mask.sum(0)
     lag = jnp.broadcast_to(jnp.arange(T), (B, T))
 
-    def order(part: Array, reverse: bool) -> Array:  # [T, .., B] -> [B, lag]
+    def order(part: Array, scale: Any, reverse: bool) -> Array:  # [T, .., B] -> [B, lag]
         log10 = (jnp.log(safe_norm(part, axis=1)) + scale) / LN10
         step = lag if reverse else lengths[:, None] - 1 - lag
         values = jnp.take_along_axis(log10.T, jnp.clip(step, 0, T - 1), axis=1)
         return jnp.where(lag < lengths[:, None], values, jnp.nan)
 
     def stacked(part: Callable[[Any], Array]) -> Array:
-        pairs = zip(adjoints, reverses, strict=True)
-        return jnp.stack([order(part(adjoint), reverse) for adjoint, reverse in pairs])
+        parts = zip(adjoints, scales, reverses, strict=True)
+        return jnp.stack([order(part(adjoint), scale, reverse) for adjoint, scale, reverse in parts])
 
     names = [
         jax.tree_util.keystr(path, simple=True, separator=".")
@@ -167,7 +160,7 @@ def input_profile(
     if loss is cross_entropy:
         checked_tokens(targets, None, jax.eval_shape(predict, xs).shape[-1], "targets")
     gradient = jax.grad(lambda xs: summed(loss, predict(xs), jnp.asarray(targets), None))(xs)
-    return by_lag([{"x": jnp.moveaxis(gradient, 0, -1)}], 0.0, None if mask is None else mask.T, [False])
+    return by_lag([{"x": jnp.moveaxis(gradient, 0, -1)}], [0.0], None if mask is None else mask.T, [False])
 
 
 @cache

@@ -14,7 +14,7 @@ RANKS = {
     1: ("checkpoint", "gated", "dropout", "gradients", "horizon", "parallel", "progress", "spectrum", "sweep", "tasks"),
     2: ("cells", "clipping", "filters", "init", "unroll"),
     3: ("stack", "adjoints", "superposition"),
-    4: ("jacobian", "network", "deep", "bptt", "interop"),
+    4: ("jacobian", "layerwise", "network", "deep", "bptt", "interop"),
     5: ("train", "cost", "lyapunov", "streaming", "profile"),
     6: ("report", "survey", "remedies"),
     7: ("cli",),
