@@ -205,7 +205,7 @@ EXPERIMENT = Experiment(
         "cells": ("gru",),
         "order_window": 3,
         "longest": 8,
-        "tests": (8, 20),
+        "tests": (20,),
         "examples": 200,
     },
     run=run,

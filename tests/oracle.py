@@ -29,7 +29,7 @@ MAKERS = CELLS | {
 }
 each_maker = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
 each_cell = pytest.mark.parametrize("cell", [make() for make in MAKERS.values()], ids=MAKERS.keys())
-# Beside these, the others differ in a piece of the equation alone, which the contract suite runs through.
+# Beside these, the others differ in a piece of the equation alone: of the contract they run what is about equations.
 VARIATIONS = ("-norm", "-sum", "-max", "-relu", "-pole", "-coupled", "-peephole")
 ALIKE = [name for name in MAKERS if name.startswith(("lstm-no", "memory-")) or name.endswith(VARIATIONS)]
 DISTINCT = {name: make for name, make in MAKERS.items() if name not in ALIKE}

@@ -141,7 +141,7 @@ def by_autodiff(net, params, steps, total):
 )
 def test_a_stack_has_the_gradients_of_autodiff(readout, options):
     """In every layer and direction, by way of the layers above too; of zoneout its expectation."""
-    net, params, xs, _ = example(seqjax.lstm(), layers=3, readout=readout, **options)
+    net, params, xs, _ = example(seqjax.mgu(), layers=2, readout=readout, **options)
     targets, lengths = jnp.ones((B, T) if readout == "every" else B, int), jnp.array([T, 1, 4])
     steps = net.steps(params, xs, lengths=lengths)
     judged = steps.mask.T if readout == "every" else None
