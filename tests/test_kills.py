@@ -6,6 +6,7 @@ the result is, bit for bit, that of the run that nothing interrupts.
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,9 +28,13 @@ def begun(out, programs):
     """The sweep, started; compiled programs are kept on disk, so that a run is not all compiling."""
     cache = {"JAX_COMPILATION_CACHE_DIR": str(programs), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     command = [sys.executable, "-m", "experiments", *SWEEP, "--out", str(out)]
-    return subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | UNOPTIMISED | cache, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
+    with out.with_suffix(".log").open("wb") as log:
+        return subprocess.Popen(command, cwd=ROOT, env=os.environ | UNOPTIMISED | cache, stdout=log, stderr=log)
+
+
+def said(out):
+    """What the last one printed."""
+    return out.with_suffix(".log").read_text(encoding="utf-8")
 
 
 def finished(out):
@@ -45,33 +50,29 @@ def killed(kills, tmp_path, seed):
     """Kill the sweep so many times, between the moment it can have done something and that at which it would end, and
     look each time; then let it end. How often it was caught in the middle of a piece that it had saved."""
     draw, caught = random.Random(seed), 0
-    whole = begun(tmp_path / "whole", tmp_path / "programs")
-    began = time.monotonic()
-    assert whole.wait() == 0, whole.stdout.read().decode()
+    whole, out, began = tmp_path / "whole", tmp_path / "killed", time.monotonic()
+    assert begun(whole, tmp_path / "programs").wait() == 0, said(whole)
     patience, before, done = time.monotonic() - began, {}, 0
     while done < kills:
-        process = begun(tmp_path / "killed", tmp_path / "programs")
+        process = begun(out, tmp_path / "programs")
         try:
-            assert process.wait(draw.uniform(0, patience)) == 0, process.stdout.read().decode()
-            for path in (tmp_path / "killed" / "recall").glob("*"):  # it came to its end: all over again
-                subprocess.run(["rm", "-r", str(path)], check=True)
+            assert process.wait(draw.uniform(0, patience)) == 0, said(out)
+            shutil.rmtree(out)  # it came to its end: all over again
             before = {}
             continue
         except subprocess.TimeoutExpired:
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             done += 1
-        after = finished(tmp_path / "killed")
+        after = finished(out)
         assert all(before[name].identical(after.get(name)) for name in before)
         before = after
-        caught += any((tmp_path / "killed").glob("recall/points/*.checkpoints/[0-9]*"))
-    last = begun(tmp_path / "killed", tmp_path / "programs")
-    assert last.wait() == 0, last.stdout.read().decode()
-    assert "Warning" not in last.stdout.read().decode()
-    want, got = finished(tmp_path / "whole"), finished(tmp_path / "killed")
+        caught += any(out.glob("recall/points/*.checkpoints/[0-9]*"))
+    assert begun(out, tmp_path / "programs").wait() == 0, said(out)
+    assert "Warning" not in said(out)
+    want, got = finished(whole), finished(out)
     assert len(want) == 3
     assert all(want[name].identical(got.get(name)) for name in want)
-    assert not list((tmp_path / "killed").rglob("*.part*"))
     return caught
 
 

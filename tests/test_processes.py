@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import jax
+import numpy as np
 import pytest
 import xarray as xr
 from conftest import UNOPTIMISED
@@ -175,5 +176,5 @@ def test_the_first_alone_shows_a_bar(monkeypatch, capsys, number):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(jax, "process_index", lambda: number)
     with progress_bar("training") as show:
-        show(1, 2, SimpleNamespace(loss=[[0.5]]))
+        show(1, 2, SimpleNamespace(loss=np.array([[0.5]]), score=np.array([[0.25]])))
     assert ("training" in capsys.readouterr().err) == (number == 0)
