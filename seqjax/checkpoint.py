@@ -166,16 +166,17 @@ def restored(manager: "CheckpointManager", step: int, like: Any) -> Any:
     """The leaves of one checkpoint in the structure of a template; ValueError names the first that differs."""
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
     wanted = {name_of(path): jax.eval_shape(plain, leaf) for path, leaf in paths}
-    require_leaves(f"{manager.directory}/{step}", about(manager, step)["leaves"], wanted)
-    found = leaves(manager, step)
+    said = about(manager, step)
+    require_leaves(f"{manager.directory}/{step}", said["leaves"], wanted)
+    found = leaves(manager, step, said)
     return structure.unflatten(as_before(found[name_of(path)], leaf) for path, leaf in paths)
 
 
-def leaves(manager: "CheckpointManager", step: int) -> dict[str, np.ndarray]:
-    """Every leaf of one checkpoint, by its place."""
+def leaves(manager: "CheckpointManager", step: int, said: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Every leaf of one checkpoint, by its place, as it says itself."""
     from orbax.checkpoint import args
 
-    blank = {name: np.empty(*kind) for name, kind in about(manager, step)["leaves"].items()}
+    blank = {name: np.empty(*kind) for name, kind in said["leaves"].items()}
     return manager.restore(step, args=args.Composite(tree=args.StandardRestore(blank)))["tree"]
 
 

@@ -50,8 +50,10 @@ def layerwise(
         for i, ((half, reverse), one, end) in enumerate(zip(halves, traces, ends, strict=True)):
             given = None if reaching is None else to_state(cell, half, one, mask, part(reaching, i, len(halves)))
             own.append(of_half(cell, half, one, mask, end, given, reverse))
-            below.append(to_input(cell, half, one, mask, reads[depth], own[-1]))
-        reaching = summed(below + ([reaching] if residual and depth and reaching is not None else []))
+            if depth:
+                below.append(to_input(cell, half, one, mask, reads[depth], own[-1]))
+        if depth:
+            reaching = summed(below + ([reaching] if residual and reaching is not None else []))
         found = own + found
     return found
 

@@ -6,8 +6,19 @@ from typing import Any
 import numpy as np
 
 
+class Interval:
+    """What a rate and a mean have in common: an interval from low to high."""
+
+    low: float
+    high: float
+
+    def overlaps(self, other: "Interval") -> bool:
+        """Whether the two intervals share a value."""
+        return self.low <= other.high and other.low <= self.high
+
+
 @dataclass(frozen=True)
-class Rate:
+class Rate(Interval):
     """`successes` of `trials`, with the 95% Wilson score interval (Wilson 1927)."""
 
     successes: int
@@ -23,10 +34,6 @@ class Rate:
         """The share of successes."""
         return self.successes / self.trials
 
-    def overlaps(self, other: "Rate") -> bool:
-        """Whether the two intervals share a value."""
-        return self.low <= other.high and other.low <= self.high
-
 
 def rate(successes: int, trials: int) -> Rate:
     """A success rate; ValueError unless both are whole numbers, 0 <= successes <= trials and trials >= 1."""
@@ -39,7 +46,7 @@ def rate(successes: int, trials: int) -> Rate:
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Interval):
     """A mean, or a difference of two, with its 95% interval; both ends are NaN where one value alone gives none."""
 
     value: float

@@ -123,7 +123,7 @@ def claims(config: Config, dataset: Any) -> list[Claim]:
         claim(
             "C3a",
             measured=f"at 0.05: clipped {clipped}, unclipped {plain}",
-            holds=gain.low > 0 and overlap(plain, LAB_PLAIN) and overlap(clipped, LAB_CLIPPED),
+            holds=gain.low > 0 and plain.overlaps(LAB_PLAIN) and clipped.overlaps(LAB_CLIPPED),
             note=f"Over steps of 0.01 to 0.05 clipping adds {gain:+} to the accuracy of the same seed; it is better by "
             f"0.05 in {(gains > 0.05).sum()} and worse by 0.05 in {(gains < -0.05).sum()} of {gains.size} pairs.",
         ),
@@ -138,11 +138,6 @@ def claims(config: Config, dataset: Any) -> list[Claim]:
         claim("C3d", measured=f"largest accuracy {long:.3f}", holds=long < AT_CHANCE),
         claim("C3e", measured=f"better with the clip: {better}", holds=better.successes == better.trials),
     ]
-
-
-def overlap(one: Mean, other: Mean) -> bool:
-    """Whether two intervals share a value."""
-    return one.low <= other.high and other.low <= one.high
 
 
 def table(config: Config, dataset: Any) -> list[dict[str, str]]:

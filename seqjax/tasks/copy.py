@@ -2,11 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from seqjax.core import factory, require_sizes
-from seqjax.losses import accuracy, cross_entropy
+from seqjax.tasks.classes import balanced
 from seqjax.tasks.delays import delayed, scored_from
 from seqjax.tasks.task import Batch, Task
 
@@ -28,16 +27,4 @@ def copy(*, delay: int, symbols: int = 10, alphabet: int = 8) -> Task:
         xs = jnp.concatenate([shown, jnp.broadcast_to(rest, (examples, *rest.shape))], axis=1)
         return Batch(xs, delayed(xs, first), scored=scored_from(first, xs.shape))
 
-    return Task(
-        name="copy",
-        draw=lambda key, update, batch: sample(jax.random.fold_in(key, update), batch),
-        held_out=sample,
-        inputs="onehot",
-        readout="every",
-        D=alphabet + 2,
-        K=alphabet,
-        loss=cross_entropy,
-        score=accuracy,
-        chance=1 / alphabet,
-        chance_loss=float(np.log(alphabet)),
-    )
+    return balanced("copy", sample, D=alphabet + 2, K=alphabet, readout="every")

@@ -1,11 +1,10 @@
 """Delayed exclusive or (Engelken 2023): were two bits of the past different?"""
 
 import jax
-import numpy as np
 from jax import Array
 
 from seqjax.core import factory
-from seqjax.losses import accuracy, cross_entropy
+from seqjax.tasks.classes import balanced
 from seqjax.tasks.delays import delayed, require_delay, scored_from
 from seqjax.tasks.task import Batch, Task
 
@@ -25,16 +24,4 @@ def delayed_xor(*, length: int, delay: int = 10) -> Task:
         targets = delayed(bits, delay) ^ delayed(bits, delay // 2)
         return Batch(bits[..., None].astype(float), targets, scored=scored_from(delay, bits.shape))
 
-    return Task(
-        name="delayed_xor",
-        draw=lambda key, update, batch: sample(jax.random.fold_in(key, update), batch),
-        held_out=sample,
-        inputs="vector",
-        readout="every",
-        D=1,
-        K=2,
-        loss=cross_entropy,
-        score=accuracy,
-        chance=1 / 2,
-        chance_loss=float(np.log(2)),
-    )
+    return balanced("delayed_xor", sample, D=1, K=2, inputs="vector", readout="every")

@@ -1,11 +1,10 @@
 """Echo: say at every step what came some steps before."""
 
 import jax
-import numpy as np
 from jax import Array
 
 from seqjax.core import factory, require_sizes
-from seqjax.losses import accuracy, cross_entropy
+from seqjax.tasks.classes import balanced
 from seqjax.tasks.delays import delayed, require_delay, scored_from
 from seqjax.tasks.task import Batch, Task
 
@@ -23,16 +22,4 @@ def echo(*, length: int, delay: int = 200, alphabet: int = 8) -> Task:
         xs = jax.random.randint(key, (examples, length), 0, alphabet)
         return Batch(xs, delayed(xs, delay), scored=scored_from(delay, xs.shape))
 
-    return Task(
-        name="echo",
-        draw=lambda key, update, batch: sample(jax.random.fold_in(key, update), batch),
-        held_out=sample,
-        inputs="onehot",
-        readout="every",
-        D=alphabet,
-        K=alphabet,
-        loss=cross_entropy,
-        score=accuracy,
-        chance=1 / alphabet,
-        chance_loss=float(np.log(alphabet)),
-    )
+    return balanced("echo", sample, D=alphabet, K=alphabet, readout="every")

@@ -2,11 +2,10 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from seqjax.core import factory, require_sizes
-from seqjax.losses import accuracy, cross_entropy
+from seqjax.tasks.classes import balanced
 from seqjax.tasks.task import Batch, Task
 
 FAILED, REFUND = 0, 1  # tokens of the two events; the others mean nothing
@@ -36,16 +35,4 @@ def order(*, shortest: int = 4, longest: int = 40, kinds: int = 8) -> Task:
         rows = jnp.arange(examples)
         return Batch(xs.at[rows, i].set(FAILED).at[rows, j].set(REFUND), (j > i).astype(jnp.int32), lengths)
 
-    return Task(
-        name="order",
-        draw=lambda key, update, batch: sample(jax.random.fold_in(key, update), batch),
-        held_out=sample,
-        inputs="onehot",
-        readout="last",
-        D=kinds,
-        K=2,
-        loss=cross_entropy,
-        score=accuracy,
-        chance=1 / 2,
-        chance_loss=float(np.log(2)),
-    )
+    return balanced("order", sample, D=kinds, K=2)

@@ -1,11 +1,10 @@
 """Parity: was the number of ones odd?"""
 
 import jax
-import numpy as np
 from jax import Array
 
 from seqjax.core import factory, require_sizes
-from seqjax.losses import accuracy, cross_entropy
+from seqjax.tasks.classes import balanced
 from seqjax.tasks.task import Batch, Task
 
 
@@ -21,16 +20,4 @@ def parity(*, length: int) -> Task:
         xs = jax.random.randint(key, (examples, length), 0, 2)
         return Batch(xs, xs.sum(1) % 2)
 
-    return Task(
-        name="parity",
-        draw=lambda key, update, batch: sample(jax.random.fold_in(key, update), batch),
-        held_out=sample,
-        inputs="onehot",
-        readout="last",
-        D=2,
-        K=2,
-        loss=cross_entropy,
-        score=accuracy,
-        chance=1 / 2,
-        chance_loss=float(np.log(2)),
-    )
+    return balanced("parity", sample, D=2, K=2)

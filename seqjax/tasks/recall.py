@@ -1,11 +1,10 @@
 """First-symbol recall: say at the last step what came at the first."""
 
 import jax
-import numpy as np
 from jax import Array
 
 from seqjax.core import factory, require_sizes
-from seqjax.losses import accuracy, cross_entropy
+from seqjax.tasks.classes import balanced
 from seqjax.tasks.task import Batch, Task
 
 
@@ -18,16 +17,4 @@ def recall(*, length: int, alphabet: int = 8) -> Task:
         xs = jax.random.randint(key, (examples, length), 0, alphabet)
         return Batch(xs, xs[:, 0])
 
-    return Task(
-        name="recall",
-        draw=lambda key, update, batch: sample(jax.random.fold_in(key, update), batch),
-        held_out=sample,
-        inputs="onehot",
-        readout="last",
-        D=alphabet,
-        K=alphabet,
-        loss=cross_entropy,
-        score=accuracy,
-        chance=1 / alphabet,
-        chance_loss=float(np.log(alphabet)),
-    )
+    return balanced("recall", sample, D=alphabet, K=alphabet)

@@ -6,7 +6,7 @@ import numpy as np
 from jax import Array
 
 from seqjax.core import factory, require_sizes
-from seqjax.losses import accuracy, cross_entropy
+from seqjax.tasks.classes import balanced
 from seqjax.tasks.task import Batch, Task
 
 DISTRACTORS = 4
@@ -36,16 +36,4 @@ def temporal_order(*, length: int) -> Task:
         xs = xs.at[jnp.arange(examples)[:, None], places].set(DISTRACTORS + kinds)
         return Batch(xs, 2 * kinds[:, 0] + kinds[:, 1])
 
-    return Task(
-        name="temporal_order",
-        draw=lambda key, update, batch: sample(jax.random.fold_in(key, update), batch),
-        held_out=sample,
-        inputs="onehot",
-        readout="last",
-        D=DISTRACTORS + 2,
-        K=len(CLASSES),
-        loss=cross_entropy,
-        score=accuracy,
-        chance=1 / len(CLASSES),
-        chance_loss=float(np.log(len(CLASSES))),
-    )
+    return balanced("temporal_order", sample, D=DISTRACTORS + 2, K=len(CLASSES))

@@ -58,10 +58,11 @@ def begin(recipe: Recipe, key: Array, hyper: Hyper) -> TrainState:
     if recipe.edit is not None:
         params = recipe.edit(edit, params, hyper)
     opt_state = optimizer_of(recipe, hyper).init(params)
-    batch = jax.eval_shape(lambda: recipe.task.draw(data, jnp.int32(0), recipe.batch))
-    require_window(recipe, batch.xs.shape[1], params)
+    drawn = partial(jax.eval_shape, lambda: recipe.task.draw(data, jnp.int32(0), recipe.batch))
+    if recipe.window is not None:
+        require_window(recipe.window, drawn().xs.shape[1], params)
     if recipe.penalty is not None:  # which may read some of them
-        jax.eval_shape(partial(recipe.penalty, recipe, hyper=hyper), params, batch)
+        jax.eval_shape(partial(recipe.penalty, recipe, hyper=hyper), params, drawn())
     if unread := set(hyper) - hyper.names:
         raise ValueError(
             f"hyperparameter {min(unread)!r} is read by neither the recipe's optimizer nor its edit nor its penalty"

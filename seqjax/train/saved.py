@@ -37,7 +37,8 @@ def saved(folder: str | os.PathLike[str], *, run: int = 0, step: int | None = No
         at = steps[-1] if step is None else step
         if at not in steps:
             raise ValueError(f"{folder} holds checkpoints of the steps {steps}, got step {step}")
-        said, found = about(manager, at), leaves(manager, at)
+        said = about(manager, at)
+        found = leaves(manager, at, said)
     found = {name.removeprefix(PARAMS): leaf for name, leaf in found.items() if name.startswith(PARAMS)}
     if not 0 <= run < len(said["keys"]):
         raise ValueError(f"{folder} holds runs 0..{len(said['keys']) - 1}, got run {run}")

@@ -123,9 +123,9 @@ def truncated(recipe: Recipe, params: Params, batch: Batch, key: Array | None) -
     return loss, score, grads
 
 
-def require_window(recipe: Recipe, T: int, params: Params) -> None:
+def require_window(window: int, T: int, params: Params) -> None:
     """ValueError for a window longer than the sequences, and for layers that read the future."""
-    if recipe.window is not None and recipe.window > T:
-        raise ValueError(f"window must be at most the T = {T} steps of the task, got {recipe.window}: leave it out")
-    if recipe.window is not None and any(layer.backward is not None for layer in params.body):
+    if window > T:
+        raise ValueError(f"window must be at most the T = {T} steps of the task, got {window}: leave it out")
+    if any(layer.backward is not None for layer in params.body):
         raise ValueError("window needs layers that run forwards: a backward one starts in the last window")
