@@ -20,7 +20,7 @@ def written(folder, network, hidden=5, steps=(3,)):
     """Checkpoints of an untrained network, two runs."""
     recipe = seqjax.Recipe(network, TASK, hidden=hidden)
     states = jax.vmap(lambda key: network.init(key, TASK.D, hidden, TASK.K))(KEYS)
-    with opened(Checkpoints(folder), about_run(recipe, KEYS, {})) as saver:
+    with opened(Checkpoints(folder), about_run(recipe, KEYS, {}, jnp.zeros(2, int))) as saver:
         for step in steps:
             saver.save(step, ({"params": states, "step": jnp.arange(2)}, jnp.zeros(3)), loss=1.0)
     return states

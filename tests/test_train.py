@@ -102,6 +102,22 @@ def test_chunking_never_changes_a_result():
     assert seen == [(2, 1), (4, 2), (6, 3), (7, 4)]
 
 
+def test_states_are_gone_on_from(tmp_path):
+    """Three updates and then four are seven; another task takes over, and a checkpoint knows from where."""
+    keys, first = seed_keys(2)[1], replace(RECIPE, updates=3)
+    states, _ = seqjax.train_many(first, keys)
+    states, _ = seqjax.train_many(replace(RECIPE, updates=4), keys, states=states)
+    for seed in range(2):
+        chex.assert_trees_all_close(at(states.params, seed), trained(RECIPE, seed)[0].params, atol=1e-6)
+    longer, at_ = replace(first, task=seqjax.tasks.recall(length=6, alphabet=3)), seqjax.Checkpoints(tmp_path)
+    on, _ = seqjax.train_many(longer, keys, states=states, checkpoints=at_)
+    assert on.step.tolist() == [10, 10]
+    with pytest.raises(ValueError, match="updates_before"):
+        seqjax.train_many(longer, keys, checkpoints=at_)
+    with pytest.raises(ValueError, match=r"states holds .* as params.body.0.forward.W_ih"):
+        seqjax.train_many(replace(first, hidden=4), keys, states=states)
+
+
 def poisoned(update):
     """Recall whose loss is NaN at one update and right at every other."""
 

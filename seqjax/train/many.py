@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from seqjax.checkpoint import Checkpoints, Saver, opened
+from seqjax.checkpoint import Checkpoints, Saver, kind, name_of, opened, require_leaves
 from seqjax.plan import Plan, plan_for, staffed
 from seqjax.processes import copied, fetch, of_first, require_of_first
 from seqjax.sweep import checked_runs, joined_history, run_many
@@ -48,28 +48,40 @@ def train_many(
     hyper: Hyper | None = None,
     *,
     plan: Plan | None = None,
+    states: TrainState | None = None,
     progress: Callable[[int, int, Any], None] | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[TrainState, History]:
     """Train one run per key [R] and hyperparameter [R] as one program: states and histories with R in front.
 
-    Run i equals `train(keys[i], recipe, ...)` to rounding, whatever the plan. `progress(done, updates, history)` is
-    called on the way. States stay on the devices that made them: `processes.fetch` brings them in. With `checkpoints`
-    the runs go on from the last one in that folder, to the same numbers, on the same machine bit for bit. ValueError
-    for keys other than threefry, shards of a plan that do not divide the batch, a checkpoint of another run, and a
-    folder that cannot be written.
+    Run i equals `train(keys[i], recipe, ...)` to rounding, whatever the plan. `states`, which another recipe of the
+    same network may have ended in, are gone on from, as in a curriculum. `progress(done, updates, history)` is called
+    on the way. States stay on the devices that made them: `processes.fetch` brings them in. With `checkpoints` the runs
+    go on from the last one in that folder, to the same numbers, on the same machine bit for bit. ValueError for keys
+    other than threefry, states of other shapes, shards of a plan that do not divide the batch, a checkpoint of another
+    run, and a folder that cannot be written.
     """
     keys, hyper = checked_runs(keys, hyper or {})
     first, onward, _ = programs(recipe, plan or plan_for(len(keys)))
-    states, updates = first(keys, hyper), recipe.updates
+    if states is not None:
+        require_states(recipe, keys, hyper, states)
+    states, updates = first(keys, hyper) if states is None else states, recipe.updates
     watch: list[Any] = [] if progress is None else [lambda done, _, parts: progress(done, updates, parts[-1])]
     if checkpoints is None:
         return run_many(states, onward, hyper, updates=updates, watch=watch)
     with ExitStack() as stack:
-        saver = first_opens(checkpoints, about_run(recipe, keys, hyper), stack)
+        saver = first_opens(checkpoints, about_run(recipe, keys, hyper, states.step), stack)
         states, before, done = resumed(recipe, saver, states, hyper)
         watch.append(partial(save_if_due, saver, updates))
         return run_many(states, onward, hyper, updates=updates, before=before, done=done, watch=watch)
+
+
+def require_states(recipe: Recipe, keys: Array, hyper: Mapping[str, Array], states: TrainState) -> None:
+    """ValueError for the first leaf that is not as in a run of this recipe."""
+    like = jax.eval_shape(jax.vmap(partial(begin, recipe)), keys, hyper)
+    paths, wanted = (jax.tree_util.tree_leaves_with_path(tree) for tree in (states, like))
+    given = {name_of(path): kind(leaf) for path, leaf in paths}
+    require_leaves("states", given, {name_of(path): leaf for path, leaf in wanted})
 
 
 def first_opens(checkpoints: Checkpoints, about: Mapping[str, Any], stack: ExitStack) -> Saver | None:
@@ -79,7 +91,7 @@ def first_opens(checkpoints: Checkpoints, about: Mapping[str, Any], stack: ExitS
     return held[0] if held else None
 
 
-def about_run(recipe: Recipe, keys: Array, hyper: Mapping[str, Array]) -> dict[str, Any]:
+def about_run(recipe: Recipe, keys: Array, hyper: Mapping[str, Array], done: Array) -> dict[str, Any]:
     """What a run is, as JSON has it: what its checkpoints are known by, and what the network is rebuilt from."""
     network = recipe.network
     return {
@@ -95,6 +107,7 @@ def about_run(recipe: Recipe, keys: Array, hyper: Mapping[str, Array]) -> dict[s
         "batch": recipe.batch,
         "window": recipe.window,
         "step_every": recipe.step_every,
+        "updates_before": fetch(done).tolist(),
         "keys": jax.random.key_data(keys).tolist(),
         "hyper": {name: values.tolist() for name, values in hyper.items()},
     }
