@@ -14,6 +14,7 @@ from experiments import (
     jacobian_decay,
     latch,
     lms,
+    long_recall,
     lyapunov,
     modes,
     readback,
@@ -27,7 +28,8 @@ from experiments import (
 )
 from seqjax.report import Experiment
 
-TRAINED = (recall, horizon, readback, vowels, variants, counting, latch, clipping, truncation, remedies, trainability)
+REMEDIES = (clipping, truncation, remedies, long_recall)
+TRAINED = (recall, horizon, readback, vowels, variants, counting, latch, *REMEDIES, trainability)
 ANALYSED = (filters, modes, lms, adaptive_pole, jacobian_decay, depth, saturation, lyapunov)
 COUNTED = (book, cell_step, costs, benchmark)
 EXPERIMENTS: dict[str, Experiment] = {each.EXPERIMENT.name: each.EXPERIMENT for each in (*TRAINED, *ANALYSED, *COUNTED)}

@@ -63,15 +63,15 @@ def train_many(
     """
     keys, hyper = checked_runs(keys, hyper or {})
     first, onward, _ = programs(recipe, plan or plan_for(len(keys)))
+    updates, begun = recipe.updates, first(keys, hyper) if states is None else states
     if states is not None:
         require_states(recipe, keys, hyper, states)
-    states, updates = first(keys, hyper) if states is None else states, recipe.updates
     watch: list[Any] = [] if progress is None else [lambda done, _, parts: progress(done, updates, parts[-1])]
     if checkpoints is None:
-        return run_many(states, onward, hyper, updates=updates, watch=watch)
+        return run_many(begun, onward, hyper, updates=updates, watch=watch)
     with ExitStack() as stack:
-        saver = first_opens(checkpoints, about_run(recipe, keys, hyper, states.step), stack)
-        states, before, done = resumed(recipe, saver, states, hyper)
+        saver = first_opens(checkpoints, about_run(recipe, keys, hyper, begun.step), stack)
+        states, before, done = resumed(recipe, saver, begun, hyper)
         watch.append(partial(save_if_due, saver, updates))
         return run_many(states, onward, hyper, updates=updates, before=before, done=done, watch=watch)
 
