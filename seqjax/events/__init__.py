@@ -1,0 +1,13 @@
+"""Events of one's own: read from a file, described, split, and encoded for a network."""
+
+from seqjax.events.buckets import buckets
+from seqjax.events.clock import Clock
+from seqjax.events.encode import Encoded, Padded, encode, gathered, padded
+from seqjax.events.encoding import Encoding, Scale, Words, fit_encoding
+from seqjax.events.events import Events
+from seqjax.events.fields import Category, Number
+from seqjax.events.one import Event, encode_event, typed_event
+from seqjax.events.read import read_events, read_like
+from seqjax.events.report import Report, report
+from seqjax.events.split import Split, split
+from seqjax.events.targets import Question, Targets
