@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from seqjax.events.clock import SINCE, ticks
 from seqjax.events.events import Events
 from seqjax.events.fields import KINDS, Field, Number, field
-from seqjax.events.table import Table, require_unique
+from seqjax.events.table import Table
 from seqjax.events.targets import Question, known, per_event, per_sequence
 
 
@@ -30,7 +29,9 @@ class Columns:
     def require(self, table: Table) -> None:
         """ValueError for columns that are not there or have two parts, and for kinds of something else."""
         table.require(self.named())
-        require_unique(Path("the call"), self.named())
+        twice = next((name for name in self.named() if self.named().count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"column {twice!r} is named twice among the sequence, the time, the target and the fields")
         for name, kind in self.kinds.items():
             if name not in self.fields or kind not in KINDS:
                 raise ValueError(f"kinds must give each of some fields one of {list(KINDS)}, got {name!r}: {kind!r}")

@@ -1,6 +1,7 @@
 """Times: numbers, or dates as ISO 8601 text or in a column of dates; a column at once, or one at a time."""
 
 import re
+import sys
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -33,7 +34,7 @@ class Clock:
         """One time as a number, dates in microseconds since 1970; ValueError for what is not of this kind."""
         if self.kind == "number":
             found = value.item() if isinstance(value, np.number) else value
-            known = isinstance(found, int | float) and not isinstance(found, bool) and abs(found) < float("inf")
+            known = isinstance(found, int | float) and not isinstance(found, bool) and abs(found) <= sys.float_info.max
         else:
             text = value.isoformat() if isinstance(value, date) else value
             found = microseconds(text) if isinstance(text, str) else None

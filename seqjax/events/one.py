@@ -1,6 +1,7 @@
 """One event as it comes, into the same codes and numbers, to the bit, as all of a file."""
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -59,7 +60,7 @@ def number_of(scale: Scale, value: Any) -> np.float32:
     """One number, standardised, NaN for None; ValueError for what is no number, and for infinity."""
     value = np.nan if value is None else value
     real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not real or abs(value) > np.finfo(np.float64).max:
+    if not real or abs(value) > sys.float_info.max:
         raise ValueError(f"{scale.name!r} must be a finite number, got {value!r}")
     return standardised(scale, np.array([value], np.float64))[0]
 

@@ -52,6 +52,8 @@ def read_table(path: Path, missing: Sequence[str] = MISSING) -> Table:
         raise ValueError(f"{path.name} must be a file {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise ValueError(f"{path} is not there" if not path.exists() else f"{path} is no file")
+    if not path.stat().st_size:
+        raise ValueError(f"{path.name} is empty")
     reader = {".csv": read_csv, ".parquet": read_parquet}.get(path.suffix, read_lines)
     try:
         frame = reader(path, missing)
@@ -79,7 +81,7 @@ def read_csv(path: Path, missing: Sequence[str]) -> Any:
     widths = csv_widths(path)
     frame = pl.read_csv(path, infer_schema=False, null_values=list(missing))
     if frame.height != len(widths):
-        raise ValueError(f"{path.name} has quotes that do not match: {len(widths)} rows or {frame.height}")
+        raise ValueError(f"{path.name} has quotes or line ends that do not match: {len(widths)} rows or {frame.height}")
     return frame if widths.all() else frame.filter(pl.Series(widths > 0))
 
 
@@ -108,8 +110,6 @@ def read_lines(path: Path, missing: Sequence[str]) -> Any:
     import polars as pl
     from polars.exceptions import PolarsError
 
-    if not path.stat().st_size:
-        return pl.DataFrame()
     try:
         frame = pl.read_ndjson(path, infer_schema_length=None)
     except PolarsError:
@@ -136,18 +136,28 @@ def require_lines(path: Path) -> None:
                         )
     except UnicodeDecodeError:
         raise not_utf8(path) from None
+    if not kinds:
+        raise ValueError(f"{path.name} is empty: it has no rows")
 
 
 def object_of(path: Path, number: int, line: str) -> dict[str, Any]:
     """The JSON object in a line, none for a blank one; ValueError for anything else."""
     try:
-        found = json.loads(line, parse_constant=lambda name: json.loads("")) if line.strip() else {}
-    except json.JSONDecodeError:
-        ends = "" if line.endswith("\n") else " (the last: is the file cut short?)"
-        raise ValueError(f"{path.name}, line {number}{ends}: not a JSON object, got {line.strip()[:60]!r}") from None
+        found = json.loads(line, parse_constant=finite, parse_float=finite) if line.strip() else {}
+    except ValueError:
+        found = None
     if not isinstance(found, dict):
-        raise ValueError(f"{path.name}, line {number}: not a JSON object, got {line.strip()[:60]!r}")
+        ends = "" if line.endswith("\n") else " (the last: is the file cut short?)"
+        what = f"not a JSON object of finite values, got {line.strip()[:60]!r}"
+        raise ValueError(f"{path.name}, line {number}{ends}: {what}")
     return found
+
+
+def finite(text: str) -> float:
+    """A JSON number; ValueError for NaN and infinity, of which the format knows nothing."""
+    if not abs(float(text)) < float("inf"):
+        raise ValueError(f"{text} is not finite")
+    return float(text)
 
 
 def kind_of(value: Any) -> str | None:
