@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -184,6 +185,57 @@ def test_ids_stay_what_they_are(tmp_path):
     assert read_events(saved(tmp_path, rows("07,u", "7,u", head="sequence,kind"))).ids.tolist() == ["07", "7"]
     pl.DataFrame({"sequence": [7.0, 3.0], "kind": ["u", "v"]}).write_parquet(tmp_path / "log.parquet")
     assert read_events(tmp_path / "log.parquet").ids.tolist() == [7, 3]
+
+
+def test_types_of_parquet(tmp_path):
+    """Whole floats with NaN are classes, bools and categoricals are words, decimals and large numbers are numbers, ids
+    of any size stay apart, dates and zones are times, nanoseconds too."""
+    from decimal import Decimal
+
+    import polars as pl
+
+    moments = [datetime(2024, 1, 1, 1), datetime(2024, 1, 1)]
+    frame = pl.DataFrame(
+        {
+            "sequence": pl.Series([2**64 - 1, 2**64 - 2, 2**64 - 1], dtype=pl.UInt64),
+            "left": [1.0, 0.0, float("nan")],
+            "vip": [True, None, False],
+            "kind": pl.Series(["v", "u", None], dtype=pl.Categorical),
+            "price": [Decimal("1.5"), None, Decimal(2)],
+            "count": pl.Series([2**63, 1, 2], dtype=pl.UInt64),
+            "ns": pl.Series([3, 2, 1], dtype=pl.Datetime("ns")),
+            "zone": pl.Series([*moments, moments[1]]).dt.replace_time_zone("Asia/Tokyo"),
+            "day": pl.Series([*moments, moments[1]]).cast(pl.Date),
+            "ms": pl.Series([3, 2, 1], dtype=pl.Datetime("ms")),
+            "huge": pl.Series([2**63 + 1, 0, 1], dtype=pl.UInt64),
+        }
+    )
+    frame.write_parquet(tmp_path / "log.parquet")
+    kept = ["vip", "kind", "price", "count"]
+    for time, first, last in (
+        ("ns", 1, 3),
+        ("ms", 1000, 3000),
+        ("zone", 1704034800 * 10**6, 1704038400 * 10**6),
+        ("day", 1704067200 * 10**6, 1704067200 * 10**6),
+        ("huge", 1, 2**63),
+    ):
+        events = read_events(tmp_path / "log.parquet", time=time, target="left", fields=kept)
+        assert events.times[:2].tolist() == [first, last]
+    vip, kind, price, count, since = events.fields
+    assert events.ids.tolist() == [str(2**64 - 1), str(2**64 - 2)]
+    assert events.targets.question.classes == ("0", "1")
+    assert (words(vip), words(kind)) == (["false", "true", None], [None, "v", "u"])
+    np.testing.assert_array_equal(price.values, [2, 1.5, np.nan])
+    np.testing.assert_array_equal(count.values, [2, 2.0**63, 1])
+    np.testing.assert_array_equal(since.values, np.log1p([np.nan, 2.0**63, np.nan]))
+    since = read_events(tmp_path / "log.parquet", time="ns", fields=kept).fields[-1]
+    np.testing.assert_array_equal(since.values, np.log1p([np.nan, 2e-9, np.nan]))
+
+
+def test_bools_are_spelled_alike(tmp_path):
+    """In CSV as pandas, R and others write them, as in the other formats."""
+    text = rows("a,True,1", "a,FALSE,1", "a,true,1", head="sequence,vip,n")
+    assert read_events(saved(tmp_path, text)).fields[0].values == ("false", "true")
 
 
 def test_blank_lines_and_quotes(tmp_path):

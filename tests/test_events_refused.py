@@ -87,6 +87,11 @@ BAD = {
         "'left' has 11 classes, the limit is 10",
     ),
     "nothing in a column": (rows("a,,1", "b,,2"), {}, "every value of column 'kind' is missing"),
+    "two targets of a number": (
+        rows("7,u,yes", "7,u,no", "8,u,no").replace("sequence", "id"),
+        {"target": "left", "sequence": "id", "kinds": {"kind": "category"}},
+        "row 2: sequence '7' has the target",
+    ),
     "no events": (rows("a,,1", "b,,2"), {"kinds": {"kind": "number"}, "fields": ["kind"]}, "log.csv has no events"),
     "no field": (rows("a", "b", head="sequence"), {}, "no field that describes an event"),
     "a fraction as a category": (
@@ -167,7 +172,10 @@ def test_bad_parquet_is_refused_in_a_line(tmp_path):
         pl.DataFrame({"sequence": ["a"] * len(values), "kind": values}).write_parquet(tmp_path / "log.parquet")
         with pytest.raises(ValueError, match=message):
             read_events(tmp_path / "log.parquet")
-    pl.DataFrame({"sequence": [None, 0.5], "kind": [1, 2]}).write_parquet(tmp_path / "log.parquet")
+    pl.DataFrame({"sequence": [1.0, 0.5], "kind": [1, 2]}).write_parquet(tmp_path / "log.parquet")
+    with pytest.raises(ValueError, match="ids must be text or whole numbers, 'sequence' holds Float64"):
+        read_events(tmp_path / "log.parquet")
+    pl.DataFrame({"sequence": [float("nan"), 0.5], "kind": [1, 2]}).write_parquet(tmp_path / "log.parquet")
     with pytest.raises(ValueError, match="row 1: the sequence id 'sequence' is empty"):
         read_events(tmp_path / "log.parquet")
 

@@ -80,8 +80,11 @@ def sequences(table: Table, column: str) -> tuple[np.ndarray, np.ndarray]:
     lost = series.is_null().arg_true()
     if len(lost):
         raise table.error(lost[0], f"the sequence id {column!r} is empty: say which sequence the row belongs to")
-    if series.dtype.is_float() and (series % 1 == 0).all():
+    if series.dtype.is_float() and ((series % 1 == 0) & (series.abs() < 2**53)).all():
         series = series.cast(pl.Int64)
+    if series.dtype.is_integer():
+        whole = series.cast(pl.Int64, strict=False)
+        series = series.cast(pl.String) if whole.null_count() else whole
     if series.dtype in (pl.Categorical, pl.Enum):
         series = series.cast(pl.String)
     if series.dtype != pl.String and not series.dtype.is_integer():

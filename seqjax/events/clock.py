@@ -99,11 +99,12 @@ def ticks(table: Table, column: str) -> tuple[Clock, np.ndarray, np.ndarray, flo
 
 
 def numeric(series: Any) -> tuple[np.ndarray, float]:
-    """Numbers as int64 where they are whole by type, else as float64."""
+    """Numbers as int64 where they are whole by type and not too large for it, else as float64."""
     import polars as pl
 
-    kind = pl.Int64 if series.dtype.is_integer() and series.dtype != pl.UInt64 else pl.Float64
-    return series.cast(kind).fill_null(0).to_numpy(), 1.0
+    whole = series.cast(pl.Int64, strict=False) if series.dtype.is_integer() else series
+    found = whole if whole.null_count() == series.null_count() else series
+    return found.cast(found.dtype if found.dtype == pl.Int64 else pl.Float64).fill_null(0).to_numpy(), 1.0
 
 
 def physical(series: Any) -> tuple[np.ndarray, float]:

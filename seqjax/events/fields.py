@@ -9,7 +9,7 @@ from seqjax.events.clock import ISO
 from seqjax.events.table import Table
 
 KINDS = ("category", "number")
-BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+BOOLS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}  # as CSV files spell them
 LEAVE = "leave it out of the fields"
 
 
@@ -66,7 +66,7 @@ def field(table: Table, name: str, kind: str | None, limit: int | None) -> Field
 
 
 def typed(table: Table, name: str, kind: str | None) -> Any:
-    """A column as polars has it, but text that is numbers or bools as such; ValueError as for `field`."""
+    """A column as polars has it, but text that is numbers as such; ValueError as for `field`."""
     import polars as pl
 
     series = table.frame[name]
@@ -76,9 +76,9 @@ def typed(table: Table, name: str, kind: str | None) -> Any:
     if not given:
         return pl.Series(name, [None] * len(series), pl.Float64 if kind == "number" else pl.String)
     if series.dtype != pl.String or kind == "category":
-        return logical(series) if table.path.suffix == ".csv" else series
+        return series.replace(BOOLS) if series.dtype == pl.String and table.path.suffix == ".csv" else series
     text = series.str.strip_chars()
-    numbers = text.cast(pl.Float64, strict=False)
+    numbers = text.cast(pl.Float64, strict=False).fill_nan(None)
     found = numbers.count()
     loose = table.path.suffix == ".csv" or (table.path.suffix != ".parquet" and found < given)
     if kind == "number" or (loose and 2 * found >= given):
@@ -90,15 +90,7 @@ def typed(table: Table, name: str, kind: str | None) -> Any:
         return whole if whole.null_count() == text.null_count() else numbers
     if kind is None and text.drop_nulls()[:1].str.contains(ISO).all():
         raise ValueError(f"{table.path.name}: column {name!r} holds dates: name it as the time, or {LEAVE}")
-    return logical(series) if table.path.suffix == ".csv" else series
-
-
-def logical(series: Any) -> Any:
-    """Text as bools where it is nothing else."""
-    import polars as pl
-
-    told = series.dtype == pl.String and series.drop_nulls().is_in(list(BOOLS)).all()
-    return series.str.to_lowercase().replace_strict({"true": True, "false": False}) if told else series
+    return series.replace(BOOLS) if table.path.suffix == ".csv" else series
 
 
 def finite(table: Table, name: str, series: Any) -> np.ndarray:
@@ -117,7 +109,7 @@ def text_of(table: Table, name: str, series: Any) -> Any:
     import polars as pl
 
     if series.dtype.is_float():
-        bad = (series.is_not_null() & (series % 1 != 0)).arg_true()
+        bad = (series.is_not_null() & ((series % 1 != 0) | (series.abs() >= 2**63))).arg_true()
         if len(bad):
             raise table.error(bad[0], f"column {name!r} is {series[bad[0]]}: a category is a word or a whole number")
         series = series.cast(pl.Int64)

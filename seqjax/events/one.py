@@ -70,13 +70,13 @@ def typed_event(encoding: Encoding, row: Mapping[str, str], missing: Sequence[st
     them; what stands for a missing value becomes None. ValueError naming a number that is none."""
     numeric = {scale.name for scale in encoding.scales}
     numeric |= {encoding.clock.column} if encoding.clock is not None and encoding.clock.kind == "number" else set()
-    logical = {words.name for words in encoding.words if words.values and set(words.values) <= {"true", "false"}}
+    names = {words.name for words in encoding.words}
     event: dict[str, Any] = {}
     for name, text in row.items():
         event[name] = None if text in missing else text
         if event[name] is not None and name in numeric:
             event[name] = number_in(name, text.strip())
-        elif event[name] is not None and name in logical:
+        elif event[name] is not None and name in names:
             event[name] = BOOLS.get(text, text)
     return event
 

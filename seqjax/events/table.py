@@ -16,16 +16,11 @@ MISSING = ("", "NA", "NaN", "nan", "null")  # what stands for a missing value in
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The columns of a file. Of CSV all are text; of JSON lines those are in which a text occurs."""
+    """The columns of a file, null where missing. Of CSV all are text; of JSON lines those in which a text occurs."""
 
     path: Path
     frame: Any  # polars.DataFrame
     names: tuple[str, ...]  # every column of the file, read or not
-
-    @property
-    def rows(self) -> int:
-        """How many."""
-        return self.frame.height
 
     def error(self, row: Any, what: str) -> ValueError:
         """An error of one row, of those counted from 0; it is told counted from 1, without the header."""
@@ -41,11 +36,12 @@ class Table:
 
 
 def read_table(path: Path, missing: Sequence[str] = MISSING) -> Table:
-    """All of a file; `missing` are the texts that stand for a missing value in CSV, elsewhere null does.
+    """All of a file; `missing` are the texts that stand for a missing value in CSV, elsewhere null and NaN do.
 
     Raises ValueError for another suffix, and a file that is not there, is empty, is cut short or not UTF-8, has
     columns of one name, rows of other lengths than its header (CSV), or values of two types in a column (JSON lines).
     """
+    import polars as pl
     from polars.exceptions import PanicException, PolarsError
 
     if path.suffix not in SUFFIXES:
@@ -64,7 +60,7 @@ def read_table(path: Path, missing: Sequence[str] = MISSING) -> Table:
         raise ValueError(f"{path} cannot be read ({error.strerror or error})") from None
     if not frame.height:
         raise ValueError(f"{path.name} is empty: it has no rows")
-    return Table(path, frame, tuple(frame.columns))
+    return Table(path, frame.with_columns(pl.selectors.float().fill_nan(None)), tuple(frame.columns))
 
 
 def read_parquet(path: Path, missing: Sequence[str]) -> Any:

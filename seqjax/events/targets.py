@@ -152,7 +152,7 @@ def per_sequence(
         row, before = bad[0], first[group[bad[0]]]
         raise table.error(
             row,
-            f"sequence {ids[group[row]]!r} has the target {told(question, values[row])} and in row {before + 1} "
+            f"sequence {id_of(ids, group[row])} has the target {told(question, values[row])} and in row {before + 1} "
             f"{told(question, values[before])}: give it one, or say that every event has its own",
         )
     return Targets(question, values[first])
@@ -163,8 +163,13 @@ def require_answers(table: Table, question: Question, ids: np.ndarray, without: 
     if without.any():
         raise ValueError(
             f"{table.path.name}: {without.sum():,} of {len(ids):,} sequences have no target in {question.column!r} "
-            f"(the first: {ids[without.argmax()]!r}): give them one, or leave them out"
+            f"(the first: {id_of(ids, without.argmax())}): give them one, or leave them out"
         )
+
+
+def id_of(ids: np.ndarray, n: Any) -> str:
+    """A sequence's id, text in quotes."""
+    return repr(ids[n : n + 1].tolist()[0])
 
 
 def inside(order: np.ndarray, group: np.ndarray) -> np.ndarray:
