@@ -1,5 +1,7 @@
 """Fields that give the target away: one that is the same all through a sequence and tells its answer."""
 
+from pathlib import Path
+
 import numpy as np
 
 from seqjax.events.events import Events
@@ -23,7 +25,7 @@ def require_no_leak(events: Events) -> None:
         values = coded(field)
         if (own or constant(values, events.offsets)) and tells(values[places], answers, own):
             raise ValueError(
-                f"{events.path}: column {field.name!r} tells the target {targets.question.column!r} exactly: {LEAVE}"
+                f"{Path(events.path).name}: column {field.name!r} tells the target {targets.question.column!r} exactly: {LEAVE}"
             )
 
 
