@@ -1,9 +1,9 @@
-"""Events of one's own: read from a file, described, split, and encoded for a network.
+r"""Events of one's own: read from a file, described, split, and encoded for a network.
 
 events = read_events("churn.csv", sequence="customer", time="time", target="cancelled")
 parts = split(events)
 encoding = fit_encoding(events, parts.train)
-print(*report(events, parts=parts._asdict(), encoding=encoding).lines(), sep="\\n")
+print(*report(events, parts=parts._asdict(), encoding=encoding).lines(), sep="\n")
 encoded = encode(encoding, events)
 batch = padded(encoded, parts.train[:64], buckets(events.lengths)[-1])
 xs = encoding.dense(batch.codes, batch.numbers)  # [B, T, D]

@@ -24,9 +24,8 @@ def require_no_leak(events: Events) -> None:
     for field in events.fields:
         values = coded(field)
         if (own or constant(values, events.offsets)) and tells(values[places], answers, own):
-            raise ValueError(
-                f"{Path(events.path).name}: column {field.name!r} tells the target {targets.question.column!r} exactly: {LEAVE}"
-            )
+            name, target = Path(events.path).name, targets.question.column
+            raise ValueError(f"{name}: column {field.name!r} tells the target {target!r} exactly: {LEAVE}")
 
 
 def coded(field: Field) -> np.ndarray:
