@@ -57,12 +57,18 @@ def read_events(
     return events
 
 
-def read_like(path: str | os.PathLike[str], like: Encoding, question: Question | None = None) -> Events:
+def read_like(
+    path: str | os.PathLike[str],
+    like: Encoding,
+    question: Question | None = None,
+    *,
+    missing: Sequence[str] = MISSING,
+) -> Events:
     """Events of a file for an `Encoding` made of others: the same columns, of the same kinds, and the same clock.
 
-    With a question the answers are read as well. There is no limit of categories: whatever is new is unseen.
+    With a question the answers are read as well; `missing` as for `read_events`. There is no limit of categories: whatever is new is unseen.
     """
-    table = read_table(Path(path))
+    table = read_table(Path(path), missing)
     kinds, clock = like.kinds(), like.clock
     since_previous = clock is not None and kinds.pop(SINCE, None) is not None
     target = None if question is None else question.column
