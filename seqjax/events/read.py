@@ -66,7 +66,8 @@ def read_like(
 ) -> Events:
     """Events of a file for an `Encoding` made of others: the same columns, of the same kinds, and the same clock.
 
-    With a question the answers are read as well; `missing` as for `read_events`. There is no limit of categories: whatever is new is unseen.
+    With a question the answers are read as well; `missing` as for `read_events`. There is no limit of categories:
+    whatever is new is unseen. ValueError as for `read_events`, and for a class that the question does not have.
     """
     table = read_table(Path(path), missing)
     kinds, clock = like.kinds(), like.clock
