@@ -20,7 +20,7 @@ from rich.table import Table
 
 from experiments import EXPERIMENTS
 from seqjax import processes
-from seqjax.cli.arguments import parse
+from seqjax.arguments import parse
 from seqjax.plan import cores
 from seqjax.report import Claim, Experiment, require_writable, run_experiment, write_page
 

@@ -10,9 +10,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "seqjax"
 RANKS = {
-    0: ("core", "sequences", "losses", "plan", "processes", "statistics", "stopwatch", "jaxprs"),
+    0: ("core", "sequences", "losses", "plan", "processes", "statistics", "stopwatch", "jaxprs", "arguments"),
     1: ("checkpoint", "gated", "dropout", "gradients", "horizon", "parallel", "progress", "spectrum", "sweep", "tasks"),
-    2: ("cells", "clipping", "filters", "init", "unroll"),
+    2: ("cells", "clipping", "events", "filters", "init", "unroll"),
     3: ("stack", "adjoints", "superposition"),
     4: ("jacobian", "layerwise", "network", "deep", "bptt", "interop"),
     5: ("train", "cost", "lyapunov", "streaming", "profile"),
@@ -22,7 +22,20 @@ RANKS = {
 RANK = {name: rank for rank, names in RANKS.items() for name in names}
 LIBRARY = sorted(PACKAGE.rglob("*.py"))
 SOURCES = LIBRARY + sorted((ROOT / "experiments").rglob("*.py"))
-HEAVY = ("matplotlib", "xarray", "tyro", "rich", "torch", "sklearn", "orbax", "flax", "netCDF4", "scipy.stats", "aeon")
+HEAVY = (
+    "matplotlib",
+    "xarray",
+    "tyro",
+    "rich",
+    "torch",
+    "sklearn",
+    "orbax",
+    "flax",
+    "netCDF4",
+    "scipy.stats",
+    "aeon",
+    "polars",
+)
 
 
 def unit(path):

@@ -111,7 +111,7 @@ def test_unwritable_folder(tmp_path):
 
 def test_a_terminal_shows_the_complaint_too():
     """Boxes in colour, and boxes of ASCII."""
-    from seqjax.cli.arguments import one_line
+    from seqjax.arguments import one_line
 
     for box in (
         "\x1b[31m╭─ Error ─╮\x1b[0m\n\x1b[31m│\x1b[0m bad --x  \x1b[31m│\x1b[0m\n│ ───── │",

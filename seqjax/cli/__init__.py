@@ -6,7 +6,7 @@ Exit code 0, or 2 for a bad call, with one line that says what is wrong; nothing
 import sys
 from collections.abc import Callable
 
-from seqjax.cli.arguments import parse
+from seqjax.arguments import parse
 from seqjax.cli.horizon import Horizon, horizon
 from seqjax.cli.inspect import Inspect, inspect
 
