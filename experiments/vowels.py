@@ -23,7 +23,7 @@ from seqjax.init import with_init
 from seqjax.report import Claim, Experiment
 from seqjax.report.style import COLOURS, NAMES, beside, label_ends, level, panels
 from seqjax.sweep import gather
-from seqjax.tasks import japanese_vowels, vowels
+from seqjax.tasks import series, vowels
 
 BODIES = {
     "rnn": (seqjax.rnn(), False),
@@ -52,7 +52,7 @@ def check(config: Config) -> None:
     check_training(config)
     if not config.clip > 0:
         raise ValueError(f"clip must be above 0, got {config.clip}")
-    rows = len(japanese_vowels()[0].targets)
+    rows = len(series("JapaneseVowels")[0].targets)
     if config.batch > rows:
         raise ValueError(f"batch must be at most the {rows} training utterances, got {config.batch}")
 

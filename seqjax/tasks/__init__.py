@@ -3,11 +3,13 @@
 from collections.abc import Callable
 
 from seqjax.tasks.adding import adding
+from seqjax.tasks.aeon import published, recorded, series, vowels
 from seqjax.tasks.agreement import agreement, sentence
 from seqjax.tasks.arrays import classification
 from seqjax.tasks.copy import copy
 from seqjax.tasks.counting import counting
 from seqjax.tasks.delayed_xor import delayed_xor
+from seqjax.tasks.digits import digit_images, digits
 from seqjax.tasks.echo import echo
 from seqjax.tasks.nonlinear import best_linear_error, gate, latch, threshold
 from seqjax.tasks.order import order
@@ -17,7 +19,6 @@ from seqjax.tasks.recall import recall
 from seqjax.tasks.regime import regime
 from seqjax.tasks.task import Batch, Task
 from seqjax.tasks.temporal_order import temporal_order
-from seqjax.tasks.vowels import japanese_vowels, vowels
 
 TASKS: dict[str, Callable[..., Task]] = {
     "recall": recall,
@@ -36,6 +37,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "temporal_order": temporal_order,
     "copy": copy,
     "delayed_xor": delayed_xor,
+    "digits": digits,
 }
 
 __all__ = [
@@ -49,16 +51,20 @@ __all__ = [
     "copy",
     "counting",
     "delayed_xor",
+    "digit_images",
+    "digits",
     "echo",
     "gate",
-    "japanese_vowels",
     "latch",
     "order",
     "parity",
     "plant",
+    "published",
     "recall",
+    "recorded",
     "regime",
     "sentence",
+    "series",
     "task_named",
     "temporal_order",
     "threshold",
