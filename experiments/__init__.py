@@ -2,6 +2,7 @@
 
 from experiments import (
     adaptive_pole,
+    baselines,
     benchmark,
     book,
     cell_step,
@@ -17,10 +18,13 @@ from experiments import (
     long_recall,
     lyapunov,
     modes,
+    order,
     readback,
     recall,
+    receptive_field,
     remedies,
     saturation,
+    streaming,
     trainability,
     truncation,
     variants,
@@ -29,7 +33,8 @@ from experiments import (
 from seqjax.report import Experiment
 
 REMEDIES = (clipping, truncation, remedies, long_recall)
-TRAINED = (recall, horizon, readback, vowels, variants, counting, latch, *REMEDIES, trainability)
+COMPARED = (order, baselines, receptive_field, streaming)
+TRAINED = (recall, horizon, readback, vowels, variants, counting, latch, *REMEDIES, trainability, *COMPARED)
 ANALYSED = (filters, modes, lms, adaptive_pole, jacobian_decay, depth, saturation, lyapunov)
 COUNTED = (book, cell_step, costs, benchmark)
 EXPERIMENTS: dict[str, Experiment] = {each.EXPERIMENT.name: each.EXPERIMENT for each in (*TRAINED, *ANALYSED, *COUNTED)}

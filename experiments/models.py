@@ -4,13 +4,18 @@ The lecture does not print its initialisers. An independent search found those t
 an orthogonal recurrent matrix and inputs of unit scale, an LSTM with every array uniform and forget bias 2.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import numpy as np
 
 import seqjax
 from seqjax.core import require_sizes
 from seqjax.init import Bias, InputGaussian, Orthogonal, with_init
 from seqjax.network import gaussian_head, uniform_head
+from seqjax.plan import plan_for
+from seqjax.processes import fetch
+from seqjax.train import programs, test_keys
 
 STANDARD = (Orthogonal(gain=1.0), InputGaussian(variance=1.0), Bias(0.0))
 CELLS = {
@@ -72,3 +77,10 @@ def recall_recipe(cell: str, length: int, config: Training) -> seqjax.Recipe:
     """One unit on first-symbol recall."""
     network = seqjax.network(CELLS[cell], inputs="onehot", readout="last", head=HEADS[cell])
     return recipe_of(network, seqjax.tasks.recall(length=length), config)
+
+
+def order_scores(recipe: seqjax.Recipe, params: Any, keys: Any, length: int, examples: int) -> np.ndarray:
+    """Accuracy of every seed on the order of two events in sequences of one length."""
+    fresh = seqjax.tasks.order(shortest=length, longest=length)
+    at_length = replace(recipe, window=None, task=replace(recipe.task, held_out=fresh.held_out))
+    return fetch(programs(at_length, plan_for(len(keys)))[2](examples)(params, test_keys(keys)))

@@ -20,17 +20,24 @@ import xarray as xr
 
 import seqjax
 from experiments.claims import claim
-from experiments.models import SOLVED, Training, check_training, recall_recipe, recipe_of, require_known, without
+from experiments.models import (
+    SOLVED,
+    Training,
+    check_training,
+    order_scores,
+    recall_recipe,
+    recipe_of,
+    require_known,
+    without,
+)
 from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
-from seqjax.plan import plan_for
 from seqjax.processes import fetch
 from seqjax.progress import progress_bar
 from seqjax.report import Claim, Experiment
 from seqjax.report.style import COLOURS, GREY, NAMES, beside, level, panels
 from seqjax.statistics import rate
 from seqjax.sweep import gather, seed_keys
-from seqjax.train import programs, test_keys
 
 BODIES = {"rnn": seqjax.rnn(), "gru": seqjax.gru()}  # of the order task
 
@@ -99,17 +106,10 @@ def order(config: Config, cell: str, cut: int, *, checkpoints: Checkpoints | Non
     numbers, keys = seed_keys(config.seeds)
     with progress_bar(f"truncation: order, {cell}, window {cut}") as show:
         states, _ = seqjax.train_many(recipe, keys, progress=show, checkpoints=checkpoints)
-    scores = [tested(replace(recipe, window=None), config, states.params, keys, T) for T in config.tests]
+    scores = [order_scores(recipe, states.params, keys, T, config.examples) for T in config.tests]
     failed = fetch(states.failed_at)[None] >= 0
     found = {"order": (("test", "seed"), np.where(failed, np.nan, scores))}
     return xr.Dataset(found, {"test": list(config.tests), "seed": numbers})
-
-
-def tested(recipe: seqjax.Recipe, config: Config, params: Any, keys: Any, length: int) -> np.ndarray:
-    """Accuracy of every seed on sequences of one length."""
-    fresh = seqjax.tasks.order(shortest=length, longest=length)
-    at_length = replace(recipe, task=replace(recipe.task, held_out=fresh.held_out))
-    return fetch(programs(at_length, plan_for(len(keys)))[2](config.examples)(params, test_keys(keys)))
 
 
 def claims(config: Config, dataset: Any) -> list[Claim]:

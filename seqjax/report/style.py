@@ -48,6 +48,16 @@ def panels(columns: int, *, width: float = 9, height: float = 4, **options: Any)
     return figure, figure.subplots(1, columns, squeeze=False, **options)[0]
 
 
+def grid(count: int, columns: int, *, width: float, row: float) -> tuple[Figure, list[Axes]]:
+    """A figure of so many axes, row by row, each row so high in inches."""
+    rows = -(-count // columns)
+    figure = Figure(figsize=(width, rows * row), layout="constrained")
+    every = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for unused in every[count:]:
+        unused.remove()
+    return figure, every[:count]
+
+
 def level(axes: Axes, y: float, text: str) -> None:
     """A dashed horizontal line with its name on it, at the left."""
     axes.axhline(y, color=GREY, linewidth=1, linestyle="--", zorder=1)
