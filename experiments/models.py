@@ -9,8 +9,8 @@ from typing import Any
 
 import seqjax
 from seqjax.core import require_sizes
+from seqjax.dense import gaussian_head, uniform_head
 from seqjax.init import Bias, InputGaussian, Orthogonal, with_init
-from seqjax.network import gaussian_head, uniform_head
 
 STANDARD = (Orthogonal(gain=1.0), InputGaussian(variance=1.0), Bias(0.0))
 CELLS = {

@@ -11,13 +11,26 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "seqjax"
 RANKS = {
     0: ("core", "sequences", "losses", "plan", "processes", "statistics", "stopwatch", "jaxprs"),
-    1: ("checkpoint", "gated", "dropout", "gradients", "horizon", "parallel", "progress", "spectrum", "sweep", "tasks"),
-    2: ("cells", "clipping", "filters", "init", "unroll"),
+    1: (
+        "checkpoint",
+        "gated",
+        "dropout",
+        "gradients",
+        "horizon",
+        "parallel",
+        "progress",
+        "spectrum",
+        "sweep",
+        "tasks",
+        "conv",
+    ),
+    2: ("body", "cells", "clipping", "filters", "init", "unroll"),
     3: ("stack", "adjoints", "superposition"),
     4: ("jacobian", "layerwise", "network", "deep", "bptt", "interop"),
-    5: ("train", "cost", "lyapunov", "streaming", "profile"),
-    6: ("report", "survey", "remedies"),
-    7: ("cli",),
+    5: ("bodies", "cost", "lyapunov", "streaming", "profile"),
+    6: ("train",),
+    7: ("report", "survey", "remedies"),
+    8: ("cli",),
 }
 RANK = {name: rank for rank, names in RANKS.items() for name in names}
 LIBRARY = sorted(PACKAGE.rglob("*.py"))
