@@ -36,6 +36,7 @@ from seqjax.network import Network, network, network_of
 from seqjax.plan import Plan
 from seqjax.profile import Profile, direct_path, gradient_profile, input_profile
 from seqjax.remedies import FlossHistory, floss, floss_first, flossing, omega, soft_constraint
+from seqjax.sensitivity import Change, Truncation, ablation_test, reversal_test, shuffle_test, truncation_test
 from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius, with_spectral_radius
 from seqjax.stack import Layer, init_stack, unroll_stack
 from seqjax.statistics import rate

@@ -10,24 +10,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "seqjax"
 RANKS = {
-    0: ("core", "sequences", "losses", "plan", "processes", "statistics", "stopwatch", "jaxprs"),
-    1: (
-        "checkpoint",
-        "gated",
-        "dropout",
-        "gradients",
-        "horizon",
-        "parallel",
-        "progress",
-        "spectrum",
-        "sweep",
-        "tasks",
-        "conv",
-    ),
-    2: ("body", "cells", "clipping", "filters", "init", "unroll"),
+    0: ("core", "dense", "sequences", "losses", "plan", "processes", "statistics", "stopwatch", "jaxprs"),
+    1: ("checkpoint", "gated", "dropout", "gradients", "horizon", "parallel", "progress", "spectrum", "sweep", "tasks"),
+    2: ("body", "cells", "clipping", "conv", "filters", "init", "unroll"),
     3: ("stack", "adjoints", "superposition"),
     4: ("jacobian", "layerwise", "network", "deep", "bptt", "interop"),
-    5: ("bodies", "cost", "lyapunov", "streaming", "profile"),
+    5: ("bodies", "cost", "lyapunov", "streaming", "profile", "sensitivity"),
     6: ("train",),
     7: ("report", "survey", "remedies"),
     8: ("cli",),
