@@ -52,10 +52,7 @@ def convolutional(
     """
     receptive_field(kernel, dilations)
     φ, depth = activation_named(activation), len(dilations)
-    require_switches(residual=residual)
-    if residual and depth == 1:
-        raise ValueError("residual adds nothing in 1 layer: add dilations, or leave it out")
-    require_between(dropout, depth)
+    require_effect(depth, dropout, residual)
     options = {"kernel": kernel, "dilations": dilations, "activation": activation, "residual": residual}
     body = Body(
         name=f"convolution-{kernel}-{depth}" + "-residual" * residual + "-dropout" * (dropout is not None),
@@ -71,8 +68,11 @@ def convolutional(
     return network_of(body, inputs=inputs, readout=readout, embedding=embedding, head=head, dropout=dropout)
 
 
-def require_between(dropout: Dropout | None, layers: int) -> None:
-    """ValueError for a dropout that would change nothing between so many layers, or that is for a state."""
+def require_effect(layers: int, dropout: Dropout | None, residual: bool = False) -> None:
+    """ValueError for a residual or a dropout that would change nothing in so many layers, or that is for a state."""
+    require_switches(residual=residual)
+    if residual and layers == 1:
+        raise ValueError("residual adds nothing in 1 layer: add dilations, or leave it out")
     if dropout is None:
         return
     if not isinstance(dropout, Dropout):

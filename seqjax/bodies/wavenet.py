@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.bodies.convolution import require_between
+from seqjax.bodies.convolution import require_effect
 from seqjax.body import Body, Shown, at_ends, require_params, require_state
 from seqjax.conv import Conv, Ring, causal, init_conv, receptive_field, start, step
 from seqjax.core import factory
@@ -66,7 +66,7 @@ def wavenet(
     """
     receptive_field(kernel, dilations)
     depth = len(dilations)
-    require_between(dropout, depth)
+    require_effect(depth, dropout)
     options = {"kernel": kernel, "dilations": dilations}
     body = Body(
         name=f"wavenet-{kernel}-{depth}" + "-dropout" * (dropout is not None),
