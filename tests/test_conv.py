@@ -11,7 +11,7 @@ import pytest
 import seqjax
 from seqjax import conv
 from seqjax.conv import Conv, Field, convolve, init_conv, measured_field, receptive_field
-from tests.oracle import close, jiggle, random_xs, same
+from tests.oracle import close, noise_like, random_xs, same
 
 B, T, C, F = 3, 7, 2, 3
 XS = random_xs(B, T, C)
@@ -21,7 +21,7 @@ every_shape = pytest.mark.parametrize(("kernel", "dilation"), SHAPES)
 
 def drawn(kernel):
     """Float64 taps and biases, none of them special."""
-    return jiggle(init_conv(jax.random.key(0), C, F, kernel), 0)
+    return noise_like(init_conv, C, F, kernel)
 
 
 def by_loop(params, xs, dilation):

@@ -14,7 +14,7 @@ from seqjax import ablation_test, reversal_test, shuffle_test, truncation_test
 from seqjax.losses import accuracy, cross_entropy
 from seqjax.sensitivity import Truncation
 from seqjax.tasks import Batch
-from tests.oracle import close, jiggle
+from tests.oracle import close, noise_like
 
 D, T, JUNK = 3, 5, 99
 XS = np.array(
@@ -30,7 +30,7 @@ KEY = jax.random.key(0)
 def tap(lag):
     """A convolution whose logits are the token `lag` events before the last, and its params."""
     net = seqjax.convolutional(lag + 1, inputs="onehot")
-    params = net.init(KEY, D, D, D)
+    params = noise_like(net.init, D, D, D)
     W = np.zeros((D, D, lag + 1))
     W[:, :, 0] = np.eye(D)  # the oldest tap
     layer = seqjax.Conv(jnp.asarray(W), jnp.zeros(D))
@@ -45,7 +45,7 @@ def identity(head):
 def forgetful():
     """A plain recurrent network that keeps nothing: its logits are the last token too."""
     net = seqjax.network(seqjax.rnn(), inputs="onehot", readout="both")
-    params = net.init(KEY, D, D, D)
+    params = noise_like(net.init, D, D, D)
     cell = params.body[0].forward
     zeros = jax.tree.map(jnp.zeros_like, cell)
     layer = replace(params.body[0], forward=replace(zeros, W_ih=jnp.eye(D)))
@@ -108,7 +108,7 @@ def test_a_model_that_looks_two_events_back():
 def test_a_pool_is_moved_by_no_order(pool):
     """The score not at all, outputs by rounding, and not even that in a maximum; by what is lost, yes."""
     net = seqjax.pooled(pool, inputs="embedding", embedding=3)
-    params = jiggle(net.init(KEY, D, 4, D), 0)
+    params = noise_like(net.init, D, 4, D)
     loss = cross_entropy
     for found in (shuffle_test(net, params, OF_LAST, loss, KEY), reversal_test(net, params, OF_LAST, loss)):
         rounding = 0 if pool == "max" else 1e-14
@@ -120,7 +120,7 @@ def test_a_pool_is_moved_by_no_order(pool):
 def test_full_rows_of_vectors():
     """Without lengths every row has all T steps; vectors move as wholes."""
     net = seqjax.network(seqjax.gru())
-    params, xs = jiggle(net.init(KEY, D, 4, 2), 0), np.random.default_rng(0).standard_normal((4, T, D))
+    params, xs = noise_like(net.init, D, 4, 2), np.random.default_rng(0).standard_normal((4, T, D))
     batch = Batch(xs, np.array([0, 1, 1, 0]))
     back = reversal_test(net, params, batch, cross_entropy)
     run = jax.jit(lambda xs: net.apply(params, xs).last)

@@ -65,7 +65,7 @@ def pooled(
     """
     if pool not in POOLS:
         raise ValueError(f"pool must be one of {list(POOLS)}, got {pool!r}")
-    require_sizes(after=after, **({} if before == 0 else {"before": before}))
+    require_sizes(after=after, **({"before": before} if before is False or before != 0 else {}))
     φ = activation_named(activation)
     options = {"pool": pool, "before": before, "after": after, "activation": activation}
     body = Body(
@@ -124,7 +124,12 @@ def maxima(steps: Array, valid: Array) -> tuple[Array, Array]:
     """The same of maxima, 0 of no step."""
     low = jnp.where(valid[:, None], steps, -jnp.inf)
     so_far, whole = jax.lax.cummax(low), low.max(0, initial=-jnp.inf)
-    return tuple(jnp.where(pool == -jnp.inf, 0, pool) for pool in (so_far, whole))  # pyright: ignore
+    return of_some(so_far), of_some(whole)
+
+
+def of_some(pool: Array) -> Array:
+    """A maximum, or 0 of no step."""
+    return jnp.where(pool == -jnp.inf, 0, pool)
 
 
 def start(params: Pooled) -> Tally:
