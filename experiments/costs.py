@@ -21,7 +21,7 @@ from experiments.claims import claim
 from experiments.models import require_known, without
 from seqjax.core import require_sizes
 from seqjax.cost import cost
-from seqjax.network import uniform_head
+from seqjax.dense import uniform_head
 from seqjax.report import Claim, Experiment
 from seqjax.report.style import COLOURS, GREY, NAMES, label_ends, panels
 from seqjax.sweep import gather

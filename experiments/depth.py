@@ -21,7 +21,7 @@ import seqjax
 from experiments.claims import claim
 from experiments.models import without
 from seqjax.core import Affine, require_sizes
-from seqjax.network import Dense
+from seqjax.dense import Dense
 from seqjax.report import Claim, Experiment
 from seqjax.report.style import label_ends, panels
 from seqjax.stack import Layer

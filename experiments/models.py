@@ -11,8 +11,8 @@ import numpy as np
 
 import seqjax
 from seqjax.core import require_sizes
+from seqjax.dense import gaussian_head, uniform_head
 from seqjax.init import Bias, InputGaussian, Orthogonal, with_init
-from seqjax.network import gaussian_head, uniform_head
 from seqjax.plan import plan_for
 from seqjax.processes import fetch
 from seqjax.train import programs, test_keys

@@ -26,8 +26,8 @@ from seqjax.processes import fetch
 from seqjax.progress import progress_bar
 from seqjax.report import Claim, Experiment
 from seqjax.report.style import COLOURS, GREY, beside, level, panels
-from seqjax.statistics import mean, rate
 from seqjax.sensitivity import shuffle_test
+from seqjax.statistics import mean, rate
 from seqjax.sweep import gather, seed_keys
 
 BODIES = {

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
 import xarray as xr
 
 import seqjax
@@ -24,7 +23,7 @@ from experiments.models import SOLVED, Training, check_training, recipe_of, with
 from seqjax.conv import measured_field, receptive_field
 from seqjax.core import require_sizes
 from seqjax.report import Claim, Experiment
-from seqjax.report.style import COLOURS, GREY, beside, level, panels
+from seqjax.report.style import COLOURS, beside, level, panels
 from seqjax.statistics import rate
 from seqjax.sweep import gather
 

@@ -2,6 +2,8 @@
 
 from seqjax import events, filters, init, processes, tasks
 from seqjax.adjoints import Adjoints, pullback
+from seqjax.bodies import convolutional, cut_rows, pooled, wavenet, windowed
+from seqjax.body import Body
 from seqjax.cells import (
     CELLS,
     cell_named,
@@ -21,6 +23,7 @@ from seqjax.cells import (
 )
 from seqjax.checkpoint import Checkpoints
 from seqjax.clipping import adam, clip, clip_limits
+from seqjax.conv import Conv, convolve, measured_field, receptive_field
 from seqjax.core import Affine, Cell, Complex, Hidden
 from seqjax.cost import cost
 from seqjax.deep import deep
@@ -29,10 +32,11 @@ from seqjax.gated import gated
 from seqjax.horizon import Decay, fit_decay, half_life, horizon, reachable_steps
 from seqjax.jacobian import Parts, Product, split_jacobians, step_bounds, step_jacobians, suffix_products
 from seqjax.lyapunov import Lyapunov, kaplan_yorke, lyapunov
-from seqjax.network import Network, network
+from seqjax.network import Network, network, network_of
 from seqjax.plan import Plan
 from seqjax.profile import Profile, direct_path, gradient_profile, input_profile
 from seqjax.remedies import FlossHistory, floss, floss_first, flossing, omega, soft_constraint
+from seqjax.sensitivity import Change, Truncation, ablation_test, reversal_test, shuffle_test, truncation_test
 from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius, with_spectral_radius
 from seqjax.stack import Layer, init_stack, unroll_stack
 from seqjax.statistics import rate

@@ -124,7 +124,8 @@ def require_cell(cell: Any) -> None:
     """Raise ValueError unless a cell is a Cell, such as a factory returns."""
     if not isinstance(cell, Cell):
         what = getattr(cell, "__name__", type(cell).__name__)
-        raise ValueError(f"cell must be a Cell, such as lstm(), got {what}: a factory has to be called")
+        fix = ": a factory has to be called" if callable(cell) else ""
+        raise ValueError(f"cell must be a Cell, such as lstm(), got {what}{fix}")
 
 
 def require_sizes(**sizes: Any) -> None:

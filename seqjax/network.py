@@ -9,23 +9,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import Cell, factory, require_cell, require_sizes, require_switches
+from seqjax.body import Body
+from seqjax.core import Cell, factory, require_sizes
+from seqjax.dense import Dense, affine, uniform_head
 from seqjax.dropout import Dropout
 from seqjax.sequences import Steps, batch_first, drop_batch, steps_of
-from seqjax.stack import Layer, StackTrace, init_stack, require_effect, scan_stack
-from seqjax.unroll import over_batch, require_engine
+from seqjax.stack import recurrent
 
 INPUTS = ("onehot", "embedding", "vector")
 READOUTS = ("every", "last", "both")
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Dense:
-    """An affine readout."""
-
-    W: Array  # [K, F]
-    b: Array  # [K]
 
 
 @jax.tree_util.register_dataclass
@@ -34,7 +26,7 @@ class NetworkParams:
     """Params of a network, in the order in which the data meets them."""
 
     embed: Array | None  # [D, E] one row per token; None for one-hot and vector inputs
-    body: tuple[Layer, ...]
+    body: Any  # layers of a recurrent network; what the body draws in others
     head: Dense
 
 
@@ -45,47 +37,60 @@ class Output:
 
     every: Array | None  # [B, T, K] at every step (of the readout's bias alone where masked)
     last: Array | None  # [B, K] at each row's own last step; both directions' final states where there are two
-    body: StackTrace
-
-
-def uniform_head(key: Array, K: int, F: int) -> Dense:
-    """Weights and bias from U(-1/√F, 1/√F), as PyTorch's `nn.Linear`."""
-    W, b = (
-        jax.random.uniform(k, s, jnp.float32, -(F**-0.5), F**-0.5)
-        for k, s in zip(jax.random.split(key), ((K, F), (K,)), strict=True)
-    )
-    return Dense(W, b)
-
-
-def gaussian_head(key: Array, K: int, F: int) -> Dense:
-    """Weights from N(0, 1/F), zero bias."""
-    return Dense(jax.random.normal(key, (K, F), jnp.float32) * F**-0.5, jnp.zeros(K, jnp.float32))
+    body: Any  # StackTrace of a recurrent network, Shown of others
 
 
 @dataclass(frozen=True, repr=False)
 class Network:
     """A model as a record of pure functions; sizes live in the params only."""
 
-    name: str
-    cell: Cell
+    body: Body
     inputs: str  # one of INPUTS
     readout: str  # one of READOUTS
     init: Callable[[Array, int, int, int], NetworkParams]  # (key, D, H, K) -> params
     forward: Callable[..., Output]  # (params, xs, mask, perturb, ...) -> Output, time first and batch last
     dropout: Dropout | None = None
-    residual: bool = False
 
     def __repr__(self) -> str:
         return f"<Network {self.name}, inputs {self.inputs}, readout {self.readout}>"
+
+    @property
+    def name(self) -> str:
+        """That of its body."""
+        return self.body.name
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of a recurrent network; ValueError for others."""
+        require_recurrent(self, "cell")
+        cell: Any = self.body.cell
+        return cell
+
+    @property
+    def residual(self) -> bool:
+        """Whether every layer above the first adds what it reads to what it shows."""
+        return self.body.residual
+
+    def width(self, params: NetworkParams) -> int:
+        """D: how many tokens it knows, or how many numbers a step it reads. ValueError for another network's params."""
+        D = self.body.reads(params.body)
+        return D if params.embed is None else params.embed.shape[0]
+
+    def vectors(self, params: NetworkParams, xs: Array, mask: Array | None) -> Array:
+        """What the body reads, [T, D, B], of xs or tokens in the inside layout."""
+        return vectors(self.body, self.inputs, params, xs, mask)
 
     def steps(self, params: NetworkParams, xs: Array, *, lengths: Any = None, mask: Any = None) -> Steps:
         """Check one sequence or a batch and take it to the inside layout: tokens [T] or [B, T] for one-hot and
         embedding, else vectors [.., T, D].
 
-        Raises ValueError as `unroll` does, for tokens outside the alphabet, and for T = 0 where a last step is read.
+        Raises ValueError as `unroll` does, for tokens outside the alphabet, for vectors of another width, and for T = 0
+        where a last step is read.
         """
-        rank, size = (2, 0) if self.inputs == "vector" else (1, alphabet(params))
+        rank, size = 2 if self.inputs == "vector" else 1, self.width(params)
         steps = steps_of(xs, rank=rank, lengths=lengths, mask=mask, size=size)
+        if rank == 2 and steps.xs.shape[1] != size:
+            raise ValueError(f"xs must hold D = {size} numbers a step, as the params do, got {steps.xs.shape[1]}")
         if self.readout != "every" and steps.xs.shape[0] == 0:
             raise ValueError("xs has T = 0 steps, so it has no last state to read: give at least one step")
         return steps
@@ -105,9 +110,10 @@ class Network:
         return drop_batch(batch_first(self.forward(params, steps.xs, steps.mask, key=key)), steps.batched)
 
 
-def alphabet(params: NetworkParams) -> int:
-    """How many tokens a network knows."""
-    return params.body[0].forward.W_ih.shape[1] if params.embed is None else params.embed.shape[0]
+def require_recurrent(network: Network, what: str, instead: str = "") -> None:
+    """ValueError for a network without a recurrence, of which nobody can ask `what`."""
+    if network.body.cell is None:
+        raise ValueError(f"{what} needs a recurrent network: {network.name!r} has no recurrence{instead}")
 
 
 @factory
@@ -136,23 +142,38 @@ def network(
     evaluator  how the steps of every layer are taken, and `chunk` what a gradient keeps of them: as for `unroll`
     Raises ValueError for values outside these, and for a residual or dropout that would change nothing.
     """
-    require_cell(cell)
-    check_options(inputs, readout, layers, embedding)
-    require_switches(bidirectional=bidirectional)
-    require_effect(cell, layers, residual, dropout)
-    require_engine(cell, evaluator, chunk)
+    check_options(inputs, readout, embedding)
+    body = recurrent(
+        cell,
+        layers=layers,
+        bidirectional=bidirectional,
+        residual=residual,
+        dropout=dropout,
+        evaluator=evaluator,
+        chunk=chunk,
+    )
+    return network_of(body, inputs=inputs, readout=readout, embedding=embedding, head=head, dropout=dropout)
 
-    marks = {"-bidirectional": bidirectional, f"-{layers}": layers > 1, "-residual": residual, "-dropout": dropout}
-    name = cell.name + "".join(mark for mark, holds in marks.items() if holds)
-    stack = partial(init_stack, cell=cell, layers=layers, bidirectional=bidirectional)
-    init = partial(init_network, stack, embedding, head)
-    body = partial(scan_stack, cell, residual=residual, dropout=dropout, evaluator=evaluator, chunk=chunk)
-    run = partial(forward, cell, body, inputs, readout, residual)
-    return Network(name, cell, inputs, readout, init, run, dropout, residual)
+
+@factory
+def network_of(
+    body: Body,
+    *,
+    inputs: str = "vector",
+    readout: str = "last",
+    embedding: int | None = None,
+    head: Callable[[Array, int, int], Dense] = uniform_head,
+    dropout: Dropout | None = None,
+) -> Network:
+    """A network around any body, whose own dropout is said again here; the rest as for `network`."""
+    check_options(inputs, readout, embedding)
+    init = partial(init_network, body, embedding, head)
+    run = partial(forward, body, inputs, readout)
+    return Network(body, inputs, readout, init, run, dropout)
 
 
 def init_network(
-    body: Callable[..., tuple[Layer, ...]],
+    body: Body,
     embedding: int | None,
     head: Callable[[Array, int, int], Dense],
     key: Array,
@@ -160,30 +181,29 @@ def init_network(
     H: int,
     K: int,
 ) -> NetworkParams:
-    """Draw the embedding, the body and the head, which reads what the top layer shows."""
+    """Draw the embedding, the body and the head, which reads what the body shows."""
     require_sizes(D=D, H=H, K=K)
     first, second, third = jax.random.split(key, 3)
     table = None if embedding is None else jax.random.normal(first, (D, embedding), jnp.float32)
-    layers = body(second, D=D if embedding is None else embedding, H=H)
-    return NetworkParams(table, layers, head(third, K, H * len(layers[-1].halves())))
+    params = body.init(second, D if embedding is None else embedding, H)
+    return NetworkParams(table, params, head(third, K, body.shows(params)))
 
 
-def check_options(inputs: str, readout: str, layers: int, embedding: int | None) -> None:
+def check_options(inputs: str, readout: str, embedding: int | None) -> None:
     """ValueError for what `network` does not know."""
     for name, value, known in (("inputs", inputs, INPUTS), ("readout", readout, READOUTS)):
         if value not in known:
             raise ValueError(f"{name} must be one of {list(known)}, got {value!r}")
-    require_sizes(layers=layers, **({} if embedding is None else {"embedding": embedding}))
+    if embedding is not None:
+        require_sizes(embedding=embedding)
     if (embedding is not None) != (inputs == "embedding"):
         raise ValueError('embedding, a width, goes with inputs="embedding" and with nothing else')
 
 
 def forward(
-    cell: Cell,
-    body: Callable[..., StackTrace],
+    body: Body,
     inputs: str,
     readout: str,
-    residual: bool,
     params: NetworkParams,
     xs: Array,
     mask: Array | None = None,
@@ -191,41 +211,26 @@ def forward(
     key: Array | None = None,
     state: Any = None,
     reset: Array | None = None,
-    evaluator: str | None = None,
 ) -> Output:
     """One pass in the inside layout, xs [T, D, B] or tokens [T, B]; the rest as for `scan_stack`.
 
-    `evaluator` takes the place of the network's own.
+    ValueError for a perturb, a state or a reset of a body that is no recurrence.
     """
-    xs = vectors(inputs, params, xs, mask)
-    body = body if evaluator is None else partial(body, evaluator=evaluator)
-    trace = body(params.body, xs, state, mask, reset, perturb, key=key)
+    given = {"perturb": perturb, "state": state, "reset": reset}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given and body.cell is None:
+        raise ValueError(f"{min(given)} needs a recurrent network: {body.name!r} has no recurrence")
+    trace = body.run(params.body, vectors(body, inputs, params, xs, mask), mask=mask, key=key, **given)
     every = None if readout == "last" else jax.vmap(partial(affine, params.head))(trace.ys)
-    last = None if readout == "every" else affine(params.head, summary(cell, params.body, trace, residual))
+    last = None if readout == "every" else affine(params.head, body.last(params.body, trace))
     return Output(every, last, trace)
 
 
-def vectors(inputs: str, params: NetworkParams, xs: Array, mask: Array | None) -> Array:
-    """What the body reads, [T, D, B]: xs themselves, or of tokens [T, B] rows of the embedding, or one-hot."""
+def vectors(body: Body, inputs: str, params: NetworkParams, xs: Array, mask: Array | None) -> Array:
+    """What a body reads, [T, D, B]: xs themselves, or of tokens [T, B] rows of the embedding, or one-hot."""
     if inputs == "vector":
         return xs
     tokens = xs if mask is None else jnp.where(mask, xs, 0)
     if params.embed is None:
-        return jax.nn.one_hot(tokens, alphabet(params), axis=1, dtype=params.head.W.dtype)
+        return jax.nn.one_hot(tokens, body.reads(params.body), axis=1, dtype=params.head.W.dtype)
     return jnp.moveaxis(params.embed[tokens], -1, 1)
-
-
-def summary(cell: Cell, body: tuple[Layer, ...], trace: StackTrace, residual: bool) -> Array:
-    """What the top layer shows at the end of its scans, [H, B] or [forward; backward].
-
-    In a residual stack that is the sum over all layers, as every layer adds what it reads.
-    """
-    read, finals, shown = over_batch(cell.read), iter(trace.final), []
-    for layer in body:
-        shown.append(jnp.concatenate([read(half, next(finals)) for half, _ in layer.halves()]))
-    return sum(shown[1:], shown[0]) if residual else shown[-1]
-
-
-def affine(head: Dense, y: Array) -> Array:
-    """[F, B] -> [K, B]."""
-    return head.W @ y + head.b[:, None]

@@ -15,10 +15,11 @@ from jax import Array
 
 from seqjax.adjoints import Adjoints
 from seqjax.core import Cell
+from seqjax.dense import affine
 from seqjax.gradients import safe_norm
 from seqjax.layerwise import layerwise
 from seqjax.losses import cross_entropy
-from seqjax.network import Network, affine, summary, vectors
+from seqjax.network import Network, require_recurrent
 from seqjax.sequences import Steps, batch_first, checked_mask, checked_tokens
 
 LN10 = math.log(10)
@@ -63,8 +64,10 @@ def gradient_profile(
     """‖dL/ds_t‖ of a batch xs [B, T, ..], L being each row's own loss, for every layer, direction and lag.
 
     `network` reads "last" or "every", to which `loss(predictions, targets, mask)` is applied row by row. Raises
-    ValueError as `network.apply` does, for other readouts, and for targets that are not one row each.
+    ValueError as `network.apply` does, for a network without a recurrence (see `input_profile`), for other readouts,
+    and for targets that are not one row each.
     """
+    require_recurrent(network, "gradient_profile", ", so ask input_profile")
     if network.readout not in ("last", "every"):
         raise ValueError(f'network must read "last" or "every", so that there is one loss, got {network.readout!r}')
     steps = network.steps(params, xs, lengths=lengths)
@@ -99,14 +102,13 @@ def of_network(network: Network, params: Any, steps: Steps, total: Callable[[Arr
     def read(ys: Array, final: Any) -> Array:
         if network.readout == "every":
             return total(jax.vmap(partial(affine, params.head))(ys))
-        shown = summary(network.cell, params.body, replace(body, final=final), network.residual)
-        return total(affine(params.head, shown))
+        return total(affine(params.head, network.body.last(params.body, replace(body, final=final))))
 
     to_ys, to_final = jax.grad(read, (0, 1))(body.ys, body.final)
     return layerwise(
         network.cell,
         params.body,
-        vectors(network.inputs, params, steps.xs, steps.mask),
+        network.vectors(params, steps.xs, steps.mask),
         body,
         steps.mask,
         to_ys if network.readout == "every" else None,

@@ -44,6 +44,18 @@ def drop_batch(tree: Any, batched: bool) -> Any:
     return tree if batched else jax.tree.map(lambda a: a[0], tree)
 
 
+def masked(xs: Array, mask: Array | None) -> Array:
+    """Inside, [T, F, B] with zeros where the mask [T, B] does not hold."""
+    return xs if mask is None else jnp.where(mask[:, None], xs, 0)
+
+
+def ends(mask: Array | None, T: int, B: int) -> Array:
+    """Inside, how many steps every row has up to its last valid one, [B]."""
+    if mask is None:
+        return jnp.full(B, T)
+    return jnp.where(mask, jnp.arange(1, T + 1)[:, None], 0).max(0, initial=0)
+
+
 def select(mask: Array | None, new: Any, old: Any) -> Any:
     """Per example, `new` where the mask [B] holds and `old` elsewhere, for every array [..., B] of a state."""
     if mask is None:

@@ -1,5 +1,7 @@
 """Depth and direction: layers of one cell, each reading the outputs of the one below."""
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -8,10 +10,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from seqjax.core import Cell, Params, State, require_sizes, require_switches
+from seqjax.body import Body
+from seqjax.core import Cell, Params, State, require_cell, require_sizes, require_switches
 from seqjax.dropout import Dropout, drop_between, noise_of, require_use
-from seqjax.sequences import Steps, add_batch, batch_last, segment_ends, steps_of
-from seqjax.unroll import Trace, check_state, outside, require_engine, scan
+from seqjax.sequences import Steps, add_batch, batch_first, batch_last, drop_batch, segment_ends, steps_of
+from seqjax.unroll import Trace, check_state, outside, over_batch, require_engine, scan
 
 
 @jax.tree_util.register_dataclass
@@ -149,3 +152,78 @@ def scan_stack(
         shown = jnp.concatenate(ys, axis=1)
         xs = shown + xs if residual and depth else shown
     return StackTrace(tuple(traces), xs, tuple(trace.final for trace in traces))
+
+
+def recurrent(
+    cell: Cell,
+    *,
+    layers: int = 1,
+    bidirectional: bool = False,
+    residual: bool = False,
+    dropout: Dropout | None = None,
+    evaluator: str = "auto",
+    chunk: int | None = None,
+) -> Body:
+    """A stack as the body of a network; options and errors as for `network`."""
+    require_cell(cell)
+    require_sizes(layers=layers)
+    require_switches(bidirectional=bidirectional)
+    require_effect(cell, layers, residual, dropout)
+    require_engine(cell, evaluator, chunk)
+    marks = {"-bidirectional": bidirectional, f"-{layers}": layers > 1, "-residual": residual, "-dropout": dropout}
+    run = partial(scan_stack, cell, residual=residual, dropout=dropout, evaluator=evaluator, chunk=chunk)
+    return Body(
+        name=cell.name + "".join(mark for mark, holds in marks.items() if holds),
+        init=lambda key, D, H: init_stack(key, cell, D, H, layers=layers, bidirectional=bidirectional),
+        reads=reads,
+        shows=partial(shows, cell),
+        run=run,
+        last=partial(summary, cell, residual),
+        start=partial(starts, cell),
+        step=partial(one_event, cell, run),
+        about=json.dumps({"cell": cell.name, "residual": residual}),
+        cell=cell,
+        residual=residual,
+    )
+
+
+def reads(params: tuple[Layer, ...]) -> int:
+    """How many numbers a step the first layer reads."""
+    require_layers(params)
+    return params[0].forward.W_ih.shape[1]
+
+
+def shows(cell: Cell, params: tuple[Layer, ...]) -> int:
+    """How many numbers a step the top layer shows."""
+    halves = params[-1].halves()
+    return len(halves) * jax.eval_shape(lambda half: cell.read(half, cell.start(half)), halves[0][0]).shape[0]
+
+
+def summary(cell: Cell, residual: bool, params: tuple[Layer, ...], trace: StackTrace) -> Array:
+    """What the top layer shows at the end of its scans, [H, B] or [forward; backward].
+
+    In a residual stack that is the sum over all layers, as every layer adds what it reads.
+    """
+    read, finals, shown = over_batch(cell.read), iter(trace.final), []
+    for layer in params:
+        shown.append(jnp.concatenate([read(half, next(finals)) for half, _ in layer.halves()]))
+    return sum(shown[1:], shown[0]) if residual else shown[-1]
+
+
+def starts(cell: Cell, params: tuple[Layer, ...]) -> tuple[State, ...]:
+    """The cell's own start in every layer; ValueError for layers of two directions."""
+    require_layers(params)
+    if any(layer.backward is not None for layer in params):
+        raise ValueError("a bidirectional network cannot stream: its backward half starts at the end of the sequence")
+    return tuple(cell.start(layer.forward) for layer in params)
+
+
+def one_event(
+    cell: Cell, run: Callable[..., StackTrace], params: tuple[Layer, ...], state: tuple[State, ...], x: Array
+) -> tuple[tuple[State, ...], Array]:
+    """One step of the engine, of a batch of one; what it checks costs nothing once it is compiled."""
+    starts(cell, params)
+    xs = x[None, :, None]
+    inside = states_inside(cell, params, state, Steps(xs, None, None, False))
+    trace = run(params, xs, state=inside, evaluator="scan")
+    return drop_batch(batch_first(trace.final), False), trace.ys[0, :, 0]

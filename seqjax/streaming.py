@@ -10,12 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from seqjax.core import Cell, State, factory
-from seqjax.network import Network, NetworkParams, alphabet
-from seqjax.sequences import Steps, batch_first, concrete, drop_batch
-from seqjax.stack import require_layers, states_inside
-
-States = tuple[State, ...]  # one per layer, without a batch axis
+from seqjax.core import State, factory
+from seqjax.dense import affine
+from seqjax.network import Network, NetworkParams
+from seqjax.sequences import concrete
 
 
 @dataclass(frozen=True)
@@ -28,11 +26,11 @@ class Stream:
     `step` gives the buffers of the state it was handed to the state it returns, so the old state cannot be read again:
     JAX then says that the array was deleted or donated. Copy a state that is to be kept, or to go on in two ways:
     `jax.tree.map(jnp.copy, state)`. A state of float32 or wider numbers is a tree like any other, to be saved and
-    restored; `network.apply(params, xs).body.final`, of one sequence, is the state after it.
+    restored; `network.apply(params, xs).body.final`, of one sequence and a recurrent network, is the state after it.
     """
 
-    start: Callable[[NetworkParams], States]
-    step: Callable[[NetworkParams, States, Any], tuple[States, Array]]
+    start: Callable[[NetworkParams], State]  # no batch axis; one per layer of a recurrent network
+    step: Callable[[NetworkParams, State, Any], tuple[State, Array]]
 
 
 @factory
@@ -42,36 +40,35 @@ def streaming(network: Network) -> Stream:
     Dropout is off, as in evaluation, and a step is taken as it is written, whatever the network's evaluator. `step`
     compiles at its first call; its input is best a plain int or a NumPy array, which it checks and sends in some
     microseconds. `jax.vmap(stream.step, (None, 0, 0))` steps many streams at once.
-    Raises ValueError for what is not a network, for params of two directions (the backward half needs the future), for
-    a state of other shapes or dtypes, and, as `apply`, for x of another shape or dtype, tokens outside the alphabet and
-    NaN or infinity.
+    Raises ValueError for what is not a network, for a body that has no streaming form, for params of two directions
+    (the backward half needs the future), for a state of other shapes or dtypes, and, as `apply`, for x of another shape
+    or dtype, tokens outside the alphabet and NaN or infinity.
     """
     if not isinstance(network, Network):
         raise ValueError(f"network must be a Network, such as network(lstm()) returns, got {network!r}")
+    if network.body.start is None or network.body.step is None:
+        raise ValueError(f"{network.name!r} cannot stream: its body has no `start` and `step`")
     compiled = jax.jit(partial(advance, network), donate_argnums=1)
 
-    def step(params: NetworkParams, state: States, x: Any) -> tuple[States, Array]:
-        return compiled(params, state, event(network.inputs, alphabet(params), x))
+    def step(params: NetworkParams, state: State, x: Any) -> tuple[State, Array]:
+        return compiled(params, state, event(network.inputs, network.width(params), x))
 
-    return Stream(partial(start, network.cell), step)
-
-
-def start(cell: Cell, params: NetworkParams) -> States:
-    """The cell's own start in every layer, in buffers of its own: a start may be a parameter, which stays."""
-    require_forward(params)
-    return jax.tree.map(jnp.copy, tuple(cell.start(layer.forward) for layer in params.body))
+    return Stream(partial(start, network), step)
 
 
-def advance(network: Network, params: NetworkParams, state: States, x: Array) -> tuple[States, Array]:
-    """One step of the engine, of a batch of one; what it checks costs nothing once it is compiled."""
-    require_forward(params)
-    xs = x[None, ..., None]
-    inside = states_inside(network.cell, params.body, state, Steps(xs, None, None, False))
-    output = network.forward(params, xs, state=inside, evaluator="scan")
-    final = drop_batch(batch_first(output.body.final), False)
-    require_same(state, final)
-    y: Any = output.last if output.every is None else output.every[0]
-    return final, y[:, 0]
+def start(network: Network, params: NetworkParams) -> State:
+    """What the body remembers at first, in buffers of its own: a start may be a parameter, which stays."""
+    first: Any = network.body.start
+    return jax.tree.map(jnp.copy, first(params.body))
+
+
+def advance(network: Network, params: NetworkParams, state: State, x: Array) -> tuple[State, Array]:
+    """One step of the body; what it checks costs nothing once it is compiled."""
+    step: Any = network.body.step
+    read = network.vectors(params, x[None, ..., None], None)[0, :, 0]
+    new, y = step(params.body, state, read)
+    require_same(state, new)
+    return new, affine(params.head, y[:, None])[:, 0]
 
 
 def event(inputs: str, size: int, x: Any) -> Any:
@@ -98,14 +95,7 @@ def require_kind(inputs: str, size: int, x: Any) -> None:
         raise ValueError(f"x must be {want} in this network, got {x.dtype} of shape {list(x.shape)}")
 
 
-def require_forward(params: NetworkParams) -> None:
-    """ValueError for layers of two directions."""
-    require_layers(params.body)
-    if any(layer.backward is not None for layer in params.body):
-        raise ValueError("a bidirectional network cannot stream: its backward half starts at the end of the sequence")
-
-
-def require_same(state: States, new: States) -> None:
+def require_same(state: State, new: State) -> None:
     """ValueError unless a step leaves the dtypes of the state as they are."""
     for given, got in zip(jax.tree.leaves(state), jax.tree.leaves(new), strict=True):
         if given.dtype != got.dtype:

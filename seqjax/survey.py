@@ -10,10 +10,11 @@ import numpy as np
 from jax import Array
 
 from seqjax.core import Cell, Params, require_cell, require_sizes
+from seqjax.dense import Dense
 from seqjax.gradients import all_finite
 from seqjax.horizon import Decay, fit_decay, horizon
 from seqjax.lyapunov import Lyapunov, lyapunov
-from seqjax.network import Dense, NetworkParams, network
+from seqjax.network import NetworkParams, network
 from seqjax.profile import direct_path, gradient_profile
 from seqjax.sequences import steps_of
 from seqjax.spectrum import Block, recurrent_blocks

@@ -83,6 +83,12 @@ def jiggle(tree: Any, seed: int, scale: float = 0.4) -> Any:
     return jax.tree.map(lambda a: jnp.asarray(np.asarray(a, float) + scale * rng.standard_normal(a.shape)), tree)
 
 
+def noise_like(init: Callable[..., Any], *sizes: int, seed: int = 0, scale: float = 0.4) -> Any:
+    """Float64 noise in the shapes of what `init` draws from a key, undrawn, as a draw takes long to compile."""
+    shapes = jax.eval_shape(lambda: init(jax.random.key(0), *sizes))
+    return jiggle(jax.tree.map(lambda a: np.zeros(a.shape), shapes), seed, scale)
+
+
 def random_params(cell: Cell, D: int = D, H: int = H, *, seed: int = 0) -> Any:
     """Float64 params of a cell, around its own draw."""
     return jiggle(cell.init(jax.random.key(seed), D, H), seed)

@@ -10,14 +10,15 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "seqjax"
 RANKS = {
-    0: ("core", "sequences", "losses", "plan", "processes", "statistics", "stopwatch", "jaxprs", "arguments"),
+    0: ("core", "dense", "sequences", "losses", "plan", "processes", "statistics", "stopwatch", "jaxprs", "arguments"),
     1: ("checkpoint", "gated", "dropout", "gradients", "horizon", "parallel", "progress", "spectrum", "sweep", "tasks"),
-    2: ("cells", "clipping", "events", "filters", "init", "unroll"),
+    2: ("body", "cells", "clipping", "conv", "events", "filters", "init", "unroll"),
     3: ("stack", "adjoints", "superposition"),
     4: ("jacobian", "layerwise", "network", "deep", "bptt", "interop"),
-    5: ("train", "cost", "lyapunov", "streaming", "profile"),
-    6: ("report", "survey", "remedies"),
-    7: ("cli",),
+    5: ("bodies", "cost", "lyapunov", "streaming", "profile", "sensitivity"),
+    6: ("train",),
+    7: ("report", "survey", "remedies"),
+    8: ("cli",),
 }
 RANK = {name: rank for rank, names in RANKS.items() for name in names}
 LIBRARY = sorted(PACKAGE.rglob("*.py"))

@@ -14,7 +14,7 @@ from oracle import MAKERS, each_cell
 from experiments import costs
 from seqjax import Cell, Hidden, adam, gru, lru, lstm, memory, mingru, rnn, unroll, unroll_stack, variant
 from seqjax.core import carry_dtype
-from seqjax.cost import cost, count_products, receptive_field
+from seqjax.cost import cost, count_products
 from seqjax.network import network
 from seqjax.stack import Layer
 
@@ -359,42 +359,6 @@ def test_float64_has_to_be_enabled():
     assert cost(rnn(), **SIZES, dtype="float64").memory.weights == 8 * H * (H + D + 2)
     with jax.enable_x64(False), pytest.raises(ValueError, match="'float64' is not enabled"):
         cost(rnn(), **SIZES, dtype="float64")
-
-
-def reached(kernel, dilations):
-    """How many ways lead from the last output of a causal stack to each input, by lag."""
-    ways = {0: 1}
-    for dilation in dilations:
-        below: dict[int, int] = {}
-        for lag, count in ways.items():
-            for tap in range(kernel):
-                below[lag + tap * dilation] = below.get(lag + tap * dilation, 0) + count
-        ways = below
-    return ways
-
-
-@pytest.mark.parametrize(
-    ("kernel", "dilations", "size"),
-    [(3, [1] * 10, 21), (2, [2**i for i in range(10)], 1024), (1, [5, 5], 1), (4, [3], 10)],
-)
-def test_receptive_fields(kernel, dilations, size):
-    """B12: by formula, and by following dependencies down; doubling dilations reach every step in exactly one way."""
-    ways = reached(kernel, dilations)
-    assert receptive_field(kernel, dilations) == size == max(ways) + 1
-    if size in (21, 1024):
-        assert sorted(ways) == list(range(size))
-    if size == 1024:
-        assert set(ways.values()) == {1}
-
-
-@pytest.mark.parametrize(
-    ("kernel", "dilations", "message"),
-    [(0, [1], "kernel"), (2, [], "layers"), (2, [1, 0], r"dilations\[1\]")],
-)
-def test_a_convolution_has_taps_and_layers(kernel, dilations, message):
-    """All at least 1."""
-    with pytest.raises(ValueError, match=f"{message} must be"):
-        receptive_field(kernel, dilations)
 
 
 def paths(T, L):

@@ -13,10 +13,11 @@ from oracle import D, H, all_zero, jiggle, random_xs, same
 import seqjax
 from seqjax import Dropout, deep, floss, floss_first, flossing, gru, linear, lstm, lyapunov, rnn
 from seqjax.core import Affine
+from seqjax.dense import Dense
 from seqjax.init import Orthogonal, with_init
 from seqjax.jacobian import flat, unflat
 from seqjax.lyapunov import first_frame
-from seqjax.network import Dense, NetworkParams
+from seqjax.network import NetworkParams
 from seqjax.remedies.flossing import leading
 from seqjax.sequences import batch_last
 from seqjax.stack import Layer

@@ -30,7 +30,7 @@ from seqjax import (
     unroll_stack,
 )
 from seqjax.deep import as_one
-from seqjax.network import Dense
+from seqjax.dense import Dense
 
 
 def test_jacobian_of_a_tanh_unit():

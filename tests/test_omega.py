@@ -13,9 +13,10 @@ from oracle import MAKERS, D, H, all_zero, close, generic, jiggle, random_params
 import seqjax
 from seqjax import Dropout, Trace, gru, linear, lstm, omega, pullback, rnn, soft_constraint, unroll
 from seqjax.core import Affine, Hidden
+from seqjax.dense import Dense
 from seqjax.jacobian import flat, unflat
 from seqjax.losses import squared_error
-from seqjax.network import Dense, NetworkParams
+from seqjax.network import NetworkParams
 from seqjax.remedies.penalty import weight_of
 from seqjax.sequences import batch_first, batch_last
 from seqjax.stack import Layer

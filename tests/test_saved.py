@@ -1,5 +1,7 @@
 """Networks out of checkpoints: the same function, whatever the cell; and the command line on them."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,6 +42,9 @@ def test_a_cell_is_known_by_its_name(name):
         *(seqjax.network(make(), inputs="onehot") for make in DISTINCT.values()),
         seqjax.network(seqjax.lstm(norm="layer"), inputs="embedding", embedding=2, layers=2, bidirectional=True),
         seqjax.network(seqjax.gru(), inputs="onehot", layers=2, residual=True, dropout=seqjax.Dropout(zoneout=0.1)),
+        seqjax.pooled("max", before=0, after=2, activation="tanh", inputs="onehot"),
+        seqjax.windowed(3, keep="first", layers=2, inputs="embedding", embedding=2),
+        seqjax.convolutional(2, (1, 2), residual=True, inputs="onehot", dropout=seqjax.Dropout(between=0.1)),
     ],
     ids=lambda network: network.name,
 )
@@ -66,6 +71,10 @@ def test_what_is_not_there(tmp_path):
     written(tmp_path / "b", seqjax.network(seqjax.memory(keep=FORGET), inputs="onehot"))
     with pytest.raises(ValueError, match="of a cell 'memory' that seqjax does not have"):
         seqjax.saved(tmp_path / "b")
+    other = seqjax.network_of(replace(seqjax.pooled().body, about="{}"), inputs="onehot")
+    written(tmp_path / "c", other)
+    with pytest.raises(ValueError, match="of a body None that seqjax does not have"):
+        seqjax.saved(tmp_path / "c")
     with pytest.raises(ValueError, match="holds no checkpoints"):
         seqjax.saved(tmp_path)
 
@@ -88,8 +97,17 @@ def test_the_command_line_takes_checkpoints(tmp_path, monkeypatch, capsys):
         assert message in capsys.readouterr().err
 
 
-def test_a_residual_stack_is_refused_on_the_command_line(tmp_path, capsys):
-    """As the survey takes a stack for a plain one."""
-    written(tmp_path, seqjax.network(seqjax.rnn(), inputs="onehot", layers=2, residual=True))
-    assert main(["inspect", str(tmp_path)]) == 2
-    assert "residual stack" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (seqjax.network(seqjax.rnn(), inputs="onehot", layers=2, residual=True), "residual stack"),
+        (seqjax.pooled(inputs="onehot"), "needs a recurrent network: 'mean-pool' has no recurrence"),
+    ],
+    ids=["residual", "pool"],
+)
+def test_what_the_survey_does_not_know_is_refused_on_the_command_line(tmp_path, capsys, network, message):
+    """It takes a stack for a plain one, and asks a recurrence."""
+    written(tmp_path, network)
+    for command in ("inspect", "horizon"):
+        assert main([command, str(tmp_path)]) == 2
+        assert message in capsys.readouterr().err

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from seqjax.interop import torch
 from seqjax.interop.loaded import Loaded
+from seqjax.network import require_recurrent
 from seqjax.train import saved
 
 
@@ -14,6 +15,7 @@ def load(path: Path, prefix: str | None, *, relu: bool, dtype: str | None, run: 
             if value is not None:
                 raise ValueError(f"--{name} goes with a file of weights, and {path} is a folder of checkpoints")
         found = saved(path, run=run or 0, step=step)
+        require_recurrent(found.network, f"what is asked of {path}", ", so ask seqjax.input_profile")
         if found.network.residual:
             raise ValueError(f"{path} holds a residual stack: ask it with seqjax.gradient_profile, which knows of that")
         return Loaded(found.network.cell, found.params.body)

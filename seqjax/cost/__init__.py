@@ -1,4 +1,4 @@
-"""What a recurrent network costs, before it is run: parameters, multiply-adds, memory; and how far a convolution sees.
+"""What a recurrent network costs, before it is run: parameters, multiply-adds, memory.
 
 Everything is read off the cell itself by abstract evaluation, so that it holds for every cell and allocates nothing:
 parameters off the shapes that `init` returns, multiply-adds off the matrix products in the jaxprs of the cell's
@@ -8,7 +8,6 @@ and a MB is 1e6 of them.
 
 from seqjax.cost.counts import Gradient, Memory, MultiplyAdds, Parameters
 from seqjax.cost.products import count_products
-from seqjax.cost.receptive import receptive_field
 from seqjax.cost.training import Cost, cost
 
 __all__ = [
@@ -19,5 +18,4 @@ __all__ = [
     "Parameters",
     "cost",
     "count_products",
-    "receptive_field",
 ]

@@ -24,7 +24,7 @@ from seqjax.deep import deep
 from seqjax.gradients import all_finite
 from seqjax.losses import masked_mean
 from seqjax.lyapunov import first_frame, growth, require_steps
-from seqjax.network import Network, NetworkParams, vectors
+from seqjax.network import Network, NetworkParams
 from seqjax.remedies.penalty import require_own_steps, require_weight, weight_of
 from seqjax.sequences import batch_last, concrete
 from seqjax.stack import Layer
@@ -132,7 +132,7 @@ def leading(
     require_sizes(steps=1 if steps is None else steps)
     require_steps(len(given[0]), 1 if steps is None else steps, "steps", settle=settle)
     end = None if steps is None else settle + steps
-    xs, mask, reset = jax.tree.map(lambda a: a[:end], (vectors(network.inputs, params, *given[:2]), *given[1:]))
+    xs, mask, reset = jax.tree.map(lambda a: a[:end], (network.vectors(params, *given[:2]), *given[1:]))
     cell, own = recurrence(network, params.body)
     frame = first_frame(cell, own, k, jax.random.key(0))
     logs = growth(cell, own, xs, None, frame, 0, settle, 1, mask, reset)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
-from seqjax.network import Network
+from seqjax.network import Network, require_recurrent
 
 
 def require_weight(weight: Any) -> None:
@@ -27,6 +27,7 @@ def weight_of(weight: Any, hyper: Mapping[str, Any]) -> Any:
 
 
 def require_own_steps(network: Network) -> None:
-    """ValueError for zoneout, under which a step is no longer the cell's own."""
+    """ValueError where there are no steps of a recurrence, and for zoneout, under which one is not the cell's own."""
+    require_recurrent(network, "a penalty on the steps' Jacobians")
     if network.dropout is not None and network.dropout.zoneout:
         raise ValueError(f"zoneout={network.dropout.zoneout} changes every step's Jacobian: leave zoneout out")

@@ -1,5 +1,6 @@
 """Many runs of one recipe as one program."""
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -95,10 +96,9 @@ def about_run(recipe: Recipe, keys: Array, hyper: Mapping[str, Array], done: Arr
     """What a run is, as JSON has it: what its checkpoints are known by, and what the network is rebuilt from."""
     network = recipe.network
     return {
-        "cell": network.cell.name,
+        **json.loads(network.body.about),
         "inputs": network.inputs,
         "readout": network.readout,
-        "residual": network.residual,
         "dropout": None if network.dropout is None else asdict(network.dropout),
         "task": recipe.task.name,
         "D": recipe.task.D,

@@ -10,7 +10,7 @@ from jax import Array
 
 from seqjax.clipping import adam
 from seqjax.core import Params, require_sizes
-from seqjax.network import Network, Output
+from seqjax.network import Network, Output, require_recurrent
 from seqjax.sequences import batch_last, mask_of
 from seqjax.tasks.task import Batch, Task
 
@@ -31,7 +31,8 @@ class Recipe:
                 carried by its value; None for the whole sequence. What memory it takes does not depend on T
     step_every  "sequence", one step of the optimiser for a batch, or "window", one for every window in which something
                 counts
-    Raises ValueError for a task that the network does not fit, and for a window with a penalty.
+    Raises ValueError for a task that the network does not fit, for a window with a penalty, and for one of a network
+    without a recurrence.
     """
 
     network: Network
@@ -49,6 +50,7 @@ class Recipe:
         require_sizes(hidden=self.hidden, updates=self.updates, batch=self.batch)
         if self.window is not None:
             require_sizes(window=self.window)
+            require_recurrent(self.network, "window, which carries a state,")
         if self.step_every not in STEPS or (self.step_every == "window" and self.window is None):
             raise ValueError(f'step_every must be one of {STEPS}, "window" with a window, got {self.step_every!r}')
         if self.window is not None and self.penalty is not None:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from seqjax.bodies import BODIES
 from seqjax.cells import cells_called
 from seqjax.checkpoint import about, leaves, name_of, reading
 from seqjax.core import Cell, Params
@@ -29,8 +30,8 @@ def saved(folder: str | os.PathLike[str], *, run: int = 0, step: int | None = No
 
     run   which of the runs, in their order
     step  updates done; None is the last that was saved
-    Cells are known by their names, so this is for those of seqjax. Raises ValueError where there are no checkpoints, or
-    none of that step, for a run that is not there, and for a cell that seqjax does not have.
+    Cells and bodies are known by their names, so this is for those of seqjax. Raises ValueError where there are no
+    checkpoints, or none of that step, for a run that is not there, and for a cell or a body that seqjax does not have.
     """
     with reading(folder) as manager:
         steps = sorted(manager.all_steps())
@@ -43,25 +44,34 @@ def saved(folder: str | os.PathLike[str], *, run: int = 0, step: int | None = No
     if not 0 <= run < len(said["keys"]):
         raise ValueError(f"{folder} holds runs 0..{len(said['keys']) - 1}, got run {run}")
     found = {name: leaf[run] for name, leaf in found.items()}
-    for made in (made_of(cell, said, found) for cell in cells_called(said["cell"])):
+    for made in candidates(said, found):
         key = jax.random.key(0)
         template = jax.eval_shape(lambda key, made=made: made.init(key, said["D"], said["hidden"], said["K"]), key)
         paths, structure = jax.tree_util.tree_flatten_with_path(template)
         if {name_of(path): leaf.shape for path, leaf in paths} == {name: leaf.shape for name, leaf in found.items()}:
             return Saved(made, structure.unflatten(jnp.asarray(found[name_of(path)]) for path, _ in paths), at)
-    raise ValueError(f"{folder} is of a cell {said['cell']!r} that seqjax does not have: restore it by a template")
+    what = f"a cell {said['cell']!r}" if "cell" in said else f"a body {said.get('body')!r}"
+    raise ValueError(f"{folder} is of {what} that seqjax does not have: restore it by a template")
 
 
-def made_of(cell: Cell, said: dict[str, Any], found: dict[str, np.ndarray]) -> Network:
-    """The network that a checkpoint tells of: depth, direction and embedding by its params."""
-    dropout = None if said["dropout"] is None else Dropout(**said["dropout"])
+def candidates(said: dict[str, Any], found: dict[str, np.ndarray]) -> list[Network]:
+    """The networks that a checkpoint may tell of, by what it says and by its params."""
+    options: dict[str, Any] = {name: said[name] for name in ("inputs", "readout")}
+    options["embedding"] = found["embed"].shape[1] if "embed" in found else None
+    if said["dropout"] is not None:
+        options["dropout"] = Dropout(**said["dropout"])
+    if "cell" not in said:
+        made = {name: tuple(v) if isinstance(v, list) else v for name, v in said.get("options", {}).items()}
+        return [BODIES[said["body"]](**made, **options)] if said.get("body") in BODIES else []
+    return [made_of(cell, said, found, options) for cell in cells_called(said["cell"])]
+
+
+def made_of(cell: Cell, said: dict[str, Any], found: dict[str, np.ndarray], options: dict[str, Any]) -> Network:
+    """A recurrent network: depth and direction by the params."""
     return network(
         cell,
-        inputs=said["inputs"],
-        readout=said["readout"],
         layers=len({name.split(".")[1] for name in found if name.startswith("body.")}),
         bidirectional=any(".backward." in name for name in found),
-        embedding=found["embed"].shape[1] if "embed" in found else None,
         residual=said["residual"],
-        dropout=dropout,
+        **options,
     )

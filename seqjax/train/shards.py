@@ -54,11 +54,10 @@ def split_forward(network: Network, shards: int) -> Callable[..., Output]:
         key: Array | None = None,
         state: Any = None,
         reset: Array | None = None,
-        evaluator: str | None = None,
     ) -> Output:
         def run(params: NetworkParams, given: tuple[Any, ...]) -> Output:
             xs, mask, perturb, state, reset = given
-            return network.forward(params, xs, mask, perturb, key, state, reset, evaluator)
+            return network.forward(params, xs, mask, perturb, key, state, reset)
 
         given = (xs, mask, perturb, state, reset)
         if key is not None or xs.shape[-1] % shards:
