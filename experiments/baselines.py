@@ -3,8 +3,8 @@
 Source   lecture and article: order-free, windowed and convolutional baselines (S1 to S4); UCR archive, Dau et al. 2019
 Command  python -m experiments run baselines
 Time     about 30 minutes on 2 CPU cores, with compilation
-Expect   see the table in the README; pools are at chance where order is all there is, a window of the whole length and a
-         dilated stack that spans it compete with recurrences
+Expect   see the table in the README; pools are at chance where order is all there is, a window of the whole length and
+         a dilated stack that spans it compete with recurrences
 
 H = 32, Adam at 3e-3 behind a clip at norm 1, 1500 updates on fresh sequences, 600 on recorded ones, 5 seeds. A window
 holds the whole task; the convolution is two layers of five taps; the WaveNet doubles its dilation until it spans the

@@ -86,7 +86,7 @@ def trained(config: Config, body: str, checkpoints: Checkpoints) -> xr.Dataset:
     recipe = replace(recipe, updates=config.gru_updates) if body == "gru" else recipe
     numbers, keys = seed_keys(config.seeds)
     with progress_bar(f"order: {NAMES[body]}") as show:
-        states, history = seqjax.train_many(recipe, keys, progress=show, checkpoints=checkpoints)
+        states, _ = seqjax.train_many(recipe, keys, progress=show, checkpoints=checkpoints)
     failed = fetch(states.failed_at) >= 0
     scores = [order_scores(recipe, states.params, keys, T, config.examples) for T in config.tests]
     changes = [shuffled(config, recipe, jax.tree.map(lambda a, i=i: a[i], states.params)) for i in range(len(keys))]
@@ -106,33 +106,29 @@ def shuffled(config: Config, recipe: seqjax.Recipe, params: Any) -> Any:
 
 def claims(config: Config, dataset: Any) -> list[Claim]:
     """D1 and D2."""
-    scores, found = dataset.score.fillna(0), []
     free, known = ([body for body in config.bodies if (body in FREE) == is_free] for is_free in (True, False))
-    if free and known:
-        blind = [mean(scores.sel(body=body).mean("test").values) for body in free]
-        right = rate(
-            int((scores.sel(body=known).min("test") > SOLVED).sum()), scores.sel(body=known, test=config.tests[0]).size
-        )
-        found.append(
-            claim(
-                "D1",
-                measured=f"{', '.join(f'{NAMES[body]} {each}' for body, each in zip(free, blind, strict=True))}; "
-                f"recurrent: solved at every length {right}",
-                holds=all(abs(each.value - 0.5) < 0.02 for each in blind) and right.value == 1,
-                note=f"Shuffled, the recurrent ones score {mean(dataset.shuffled.sel(body=known).values.ravel())}; the "
-                f"outputs of the order-free ones move by {float(dataset.moved.sel(body=free).max()):.1g} at most.",
-            )
-        )
+    found = [order_matters(dataset, free, known)] if free and known else []
     if known:
-        longest = scores.sel(body=known, test=max(config.tests)).values
-        found.append(
-            claim(
-                "D2",
-                measured=f"lowest of {longest.size} at {max(config.tests)} events: {longest.min():.3f}",
-                holds=bool((longest > 0.995).all()),
-            )
-        )
+        longest = dataset.score.sel(body=known, test=max(config.tests)).fillna(0).values
+        told = f"lowest of {longest.size} at {max(config.tests)} events: {longest.min():.3f}"
+        found.append(claim("D2", measured=told, holds=bool((longest > 0.995).all())))
     return found
+
+
+def order_matters(dataset: Any, free: list[str], known: list[str]) -> Claim:
+    """D1."""
+    scores = dataset.score.fillna(0)
+    blind = {body: mean(scores.sel(body=body).mean("test").values) for body in free}
+    lowest = scores.sel(body=known).min("test").values
+    right = rate(int((lowest > SOLVED).sum()), lowest.size)
+    told = ", ".join(f"{NAMES[body]} {each}" for body, each in blind.items())
+    return claim(
+        "D1",
+        measured=f"{told}; recurrent: solved at every length {right}",
+        holds=all(abs(each.value - 0.5) < 0.02 for each in blind.values()) and right.value == 1,
+        note=f"Shuffled, the recurrent ones score {mean(dataset.shuffled.sel(body=known).fillna(0).values.ravel())}; "
+        f"outputs of the order-free ones move by {float(dataset.moved.sel(body=free).max()):.1g} at most.",
+    )
 
 
 def table(config: Config, dataset: Any) -> list[dict[str, str]]:

@@ -3,8 +3,8 @@
 Source   lecture, receptive fields of 21 and 1024 (B12): 1 + (k - 1) Σ dilations
 Command  python -m experiments run receptive_field
 Time     about 3 minutes on 2 CPU cores, with compilation
-Expect   the formula and the Jacobian agree, and no step within the field is missed; recall is solved by every seed where
-         the first symbol lies on the edge of the field, and by none where it lies one step beyond, at chance
+Expect   the formula and the Jacobian agree, and no step within the field is missed; recall is solved by every seed
+         where the first symbol lies on the edge of the field, and by none where it lies one step beyond, at chance
 
 Fields are measured at initialisation, H = 8. First-symbol recall by a dilated stack of kernel 2 whose field is 16:
 H = 32, Adam at 3e-3, 64 fresh sequences an update.
@@ -52,8 +52,8 @@ def check(config: Config) -> None:
 
 
 def run(config: Config, point: Any) -> Any:
-    """score [length, seed] of recall at the edge of the field and one beyond; formula, reach and holes [stack]; and
-    slopes [stack, lag], the largest derivative at every lag."""
+    """score [length, seed] of recall at the edge of the field and one beyond; and formula, reach and holes
+    [stack]"""
     edge = receptive_field(config.kernel, dilations(config))
     settings = without(config)
 
@@ -75,7 +75,7 @@ def dilations(config: Config) -> tuple[int, ...]:
 def measured(kernel: int, spread: tuple[int, ...]) -> xr.Dataset:
     """The field of a fresh stack, by formula and by its Jacobian."""
     formula = receptive_field(kernel, spread)
-    network = seqjax.convolutional(kernel, spread, activation="tanh")
+    network: Any = seqjax.convolutional(kernel, spread, activation="tanh")
     params = network.init(jax.random.key(0), 1, WIDTH, 1)
     xs = jax.random.normal(jax.random.key(1), (ROWS, formula + BEYOND, 1))
     found = measured_field(lambda x: network.apply(params, x).last, xs)
@@ -103,18 +103,14 @@ def claims(config: Config, dataset: Any) -> list[Claim]:
 
 
 def table(config: Config, dataset: Any) -> list[dict[str, str]]:
-    """Fields, and accuracies."""
-    rows = [
-        {
-            "stack": name,
-            "by formula": str(int(one.formula)),
-            "by Jacobian": str(int(one.reach)),
-            "missed": str(int(one.holes)),
-        }
-        for name in STACKS
-        for one in [dataset.sel(stack=name)]
-    ]
-    return rows
+    """Steps seen."""
+
+    def row(name: str) -> dict[str, str]:
+        one = dataset.sel(stack=name)
+        found = {"by formula": one.formula, "by Jacobian": one.reach, "missed": one.holes}
+        return {"stack": name} | {what: str(int(number)) for what, number in found.items()}
+
+    return [row(name) for name in STACKS]
 
 
 def figure(config: Config, dataset: Any) -> Any:

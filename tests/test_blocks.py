@@ -34,8 +34,7 @@ def test_blocks_are_one_scan(size, reverse):
     assert final.h == sums[0 if reverse else -1]
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("make", [lstm, gru, partial(gru, norm="layer")])
+@pytest.mark.parametrize(("make", "reverse"), [(lstm, True), (gru, False), (partial(gru, norm="layer"), True)])
 def test_gradients_of_several_blocks_and_a_rest(make, reverse):
     """Equal to the plain scan's, to params, inputs and state, with holes, resets and a state that comes in."""
     cell = make()
