@@ -32,11 +32,13 @@ from seqjax.gated import gated
 from seqjax.horizon import Decay, fit_decay, half_life, horizon, reachable_steps
 from seqjax.jacobian import Parts, Product, split_jacobians, step_bounds, step_jacobians, suffix_products
 from seqjax.lyapunov import Lyapunov, kaplan_yorke, lyapunov
+from seqjax.model import Model, load_model, save_model
 from seqjax.network import Network, network, network_of
 from seqjax.plan import Plan
 from seqjax.profile import Profile, direct_path, gradient_profile, input_profile
 from seqjax.remedies import FlossHistory, floss, floss_first, flossing, omega, soft_constraint
 from seqjax.sensitivity import Change, Truncation, ablation_test, reversal_test, shuffle_test, truncation_test
+from seqjax.serving import Live, Prediction, Predictions, predict
 from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius, with_spectral_radius
 from seqjax.stack import Layer, init_stack, unroll_stack
 from seqjax.statistics import rate

@@ -10,15 +10,29 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "seqjax"
 RANKS = {
-    0: ("core", "dense", "sequences", "losses", "plan", "processes", "statistics", "stopwatch", "jaxprs", "arguments"),
+    0: (
+        "core",
+        "dense",
+        "sequences",
+        "losses",
+        "plan",
+        "processes",
+        "statistics",
+        "stopwatch",
+        "jaxprs",
+        "arguments",
+        "aside",
+        "versions",
+    ),
     1: ("checkpoint", "gated", "dropout", "gradients", "horizon", "parallel", "progress", "spectrum", "sweep", "tasks"),
     2: ("body", "cells", "clipping", "conv", "events", "filters", "init", "unroll"),
     3: ("stack", "adjoints", "superposition"),
     4: ("jacobian", "layerwise", "network", "deep", "bptt", "interop"),
     5: ("bodies", "cost", "lyapunov", "streaming", "profile", "sensitivity"),
     6: ("train",),
-    7: ("report", "survey", "remedies"),
-    8: ("cli",),
+    7: ("report", "survey", "remedies", "model"),
+    8: ("serving",),
+    9: ("cli",),
 }
 RANK = {name: rank for rank, names in RANKS.items() for name in names}
 LIBRARY = sorted(PACKAGE.rglob("*.py"))

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from seqjax.aside import aside
 from seqjax.report import Claim, Experiment, read_runs, require_writable, run_experiment, write_page
 from seqjax.report.points import Points
-from seqjax.report.store import aside
 from seqjax.report.style import panels
 
 COMPUTED = []

@@ -1,4 +1,4 @@
-"""The `seqjax` command: `seqjax horizon MODEL`, `seqjax inspect MODEL`.
+"""The `seqjax` command: `seqjax horizon MODEL`, `inspect MODEL`, `predict MODEL DATA`, `stream MODEL`.
 
 Exit code 0, or 2 for a bad call, with one line that says what is wrong; nothing is then written.
 """
@@ -9,10 +9,14 @@ from collections.abc import Callable
 from seqjax.arguments import parse
 from seqjax.cli.horizon import Horizon, horizon
 from seqjax.cli.inspect import Inspect, inspect
+from seqjax.cli.predict import Predict, predict
+from seqjax.cli.stream import Stream, stream
 
 COMMANDS: dict[str, tuple[type, Callable[..., None], str]] = {
     "horizon": (Horizon, horizon, "how far back a model can learn: gradients, horizons, gates, spectra, exponents"),
     "inspect": (Inspect, inspect, "layers, shapes, parameters and costs of a model"),
+    "predict": (Predict, predict, "the answers of a model of events for every sequence of a file"),
+    "stream": (Stream, stream, "the answers of a model of events, one event at a time, as JSON lines"),
 }
 
 

@@ -12,10 +12,11 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from seqjax.aside import aside
 from seqjax.cli.data import drawn, read
 from seqjax.cli.model import load
 from seqjax.core import require_sizes
-from seqjax.report.store import aside, require_writable
+from seqjax.report.store import require_writable
 from seqjax.report.style import label_ends, level, panels, styled
 from seqjax.survey import Half, Survey, survey
 

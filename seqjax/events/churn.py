@@ -18,6 +18,7 @@ import tyro
 
 from seqjax.arguments import parse
 from seqjax.core import require_sizes
+from seqjax.events.write import require_table_path, write_table
 
 KINDS = ("signup", "login", "view", "payment", "support", "plan_change", "payment_failed", "refund")
 FILLERS, SHARES = np.arange(1, 6), (0.35, 0.33, 0.18, 0.08, 0.06)
@@ -66,16 +67,11 @@ class Churn:
         """Write the table by the suffix of the path; ValueError for another one, or where it cannot be written."""
         import polars as pl
 
-        writers = {".csv": "write_csv", ".parquet": "write_parquet", ".jsonl": "write_ndjson"}
-        if path.suffix not in writers:
-            raise ValueError(f"{path.name} must be a file {', '.join(writers)}")
+        require_table_path(path)
         frame = self.frame()
         if path.suffix != ".parquet":
             frame = frame.with_columns(pl.col("time").dt.strftime("%Y-%m-%dT%H:%M:%S"))
-        try:
-            getattr(frame, writers[path.suffix])(path)
-        except OSError as error:
-            raise ValueError(f"{path} cannot be written ({error.strerror or error})") from None
+        write_table(path, frame)
 
 
 def churn(seed: int = 0, sequences: int = 2000) -> Churn:

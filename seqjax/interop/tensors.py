@@ -96,10 +96,10 @@ def write(target: str | os.PathLike[str], arrays: dict[str, np.ndarray]) -> None
 
         torch.save({key: tensor_of(array) for key, array in arrays.items()}, path)
     else:
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save  # `save_file` would keep the file from every other user
 
         contiguous = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
-        save_file(contiguous, path, metadata={"format": "pt"})  # the layout that readers should expect
+        path.write_bytes(save(contiguous, metadata={"format": "pt"}))  # the layout that readers should expect
 
 
 def file_path(path: Any) -> Path:

@@ -6,8 +6,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from seqjax.aside import aside
 from seqjax.report.experiment import Claim, Experiment
-from seqjax.report.store import Run, aside, read_runs
+from seqjax.report.store import Run, read_runs
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

@@ -8,11 +8,12 @@ from typing import Any
 
 import xarray as xr
 
+from seqjax.aside import aside, discard
 from seqjax.checkpoint import Checkpoints
 from seqjax.processes import first
 from seqjax.report.common import common
 from seqjax.report.experiment import Experiment
-from seqjax.report.store import aside, discard, fingerprint, read_dataset
+from seqjax.report.store import fingerprint, read_dataset
 
 
 @dataclass

@@ -9,22 +9,21 @@ import hashlib
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import tempfile
 import warnings
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
 import xarray as xr
 
+from seqjax.aside import aside, discard
 from seqjax.report.experiment import Claim, Experiment
+from seqjax.versions import version
 
 JSON = ("config.json", "claims.json", "table.json", "environment.json")
 WHERE = ("finished", "seconds", "device", "processor", "cores", "python", "versions", "commit")
@@ -46,28 +45,6 @@ def fingerprint(experiment: Experiment, content: Any) -> str:
     """A short hash of what determines a result: the experiment, its version, and its settings or coordinates."""
     text = json.dumps([experiment.name, experiment.version, content], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-@contextmanager
-def aside(path: Path):
-    """Yield a sibling path to write to; what was written replaces `path` only if nothing went wrong."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield draft
-        if path.is_dir() and draft.is_dir():
-            discard(path)
-        os.replace(draft, path)
-    finally:
-        discard(draft)
-
-
-def discard(path: Path) -> None:
-    """Remove a file or a folder, if it is there."""
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def require_writable(out: Path) -> None:
@@ -143,14 +120,6 @@ def processor() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def version(name: str) -> str:
-    """An installed distribution's version."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def commit() -> str | None:

@@ -1,9 +1,7 @@
 """Many runs of one recipe as one program."""
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -17,6 +15,7 @@ from seqjax.processes import copied, fetch, of_first, require_of_first
 from seqjax.sweep import checked_runs, joined_history, run_many
 from seqjax.train.recipe import Hyper, Recipe
 from seqjax.train.run import History, TrainState, advance, begin, evaluate, purposes
+from seqjax.train.saved import about_network
 from seqjax.train.shards import sharded
 
 
@@ -96,10 +95,7 @@ def about_run(recipe: Recipe, keys: Array, hyper: Mapping[str, Array], done: Arr
     """What a run is, as JSON has it: what its checkpoints are known by, and what the network is rebuilt from."""
     network = recipe.network
     return {
-        **json.loads(network.body.about),
-        "inputs": network.inputs,
-        "readout": network.readout,
-        "dropout": None if network.dropout is None else asdict(network.dropout),
+        **about_network(network),
         "task": recipe.task.name,
         "D": recipe.task.D,
         "K": recipe.task.K,

@@ -1,6 +1,9 @@
 """A trained network out of a checkpoint."""
 
+import json
 import os
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import jax
@@ -44,18 +47,37 @@ def saved(folder: str | os.PathLike[str], *, run: int = 0, step: int | None = No
     if not 0 <= run < len(said["keys"]):
         raise ValueError(f"{folder} holds runs 0..{len(said['keys']) - 1}, got run {run}")
     found = {name: leaf[run] for name, leaf in found.items()}
+    made = rebuilt(said, found)
+    if made is None:
+        what = f"a cell {said['cell']!r}" if "cell" in said else f"a body {said.get('body')!r}"
+        raise ValueError(f"{folder} is of {what} that seqjax does not have: restore it by a template")
+    return Saved(*made, at)
+
+
+def about_network(network: Network) -> dict[str, Any]:
+    """What a network is beside its sizes, as JSON has it: what it is rebuilt from."""
+    return {
+        **json.loads(network.body.about),
+        "inputs": network.inputs,
+        "readout": network.readout,
+        "dropout": None if network.dropout is None else asdict(network.dropout),
+    }
+
+
+def rebuilt(said: Mapping[str, Any], found: Mapping[str, np.ndarray]) -> tuple[Network, Params] | None:
+    """The network that `about_network` and the sizes D, K and hidden tell of, and its params, out of their leaves by
+    name; None where nothing in seqjax has this name and such leaves."""
     for made in candidates(said, found):
         key = jax.random.key(0)
         template = jax.eval_shape(lambda key, made=made: made.init(key, said["D"], said["hidden"], said["K"]), key)
         paths, structure = jax.tree_util.tree_flatten_with_path(template)
         if {name_of(path): leaf.shape for path, leaf in paths} == {name: leaf.shape for name, leaf in found.items()}:
-            return Saved(made, structure.unflatten(jnp.asarray(found[name_of(path)]) for path, _ in paths), at)
-    what = f"a cell {said['cell']!r}" if "cell" in said else f"a body {said.get('body')!r}"
-    raise ValueError(f"{folder} is of {what} that seqjax does not have: restore it by a template")
+            return made, structure.unflatten(jnp.asarray(found[name_of(path)]) for path, _ in paths)
+    return None
 
 
-def candidates(said: dict[str, Any], found: dict[str, np.ndarray]) -> list[Network]:
-    """The networks that a checkpoint may tell of, by what it says and by its params."""
+def candidates(said: Mapping[str, Any], found: Mapping[str, np.ndarray]) -> list[Network]:
+    """The networks that this may tell of, by what it says and by the params."""
     options: dict[str, Any] = {name: said[name] for name in ("inputs", "readout")}
     options["embedding"] = found["embed"].shape[1] if "embed" in found else None
     if said["dropout"] is not None:
@@ -66,7 +88,7 @@ def candidates(said: dict[str, Any], found: dict[str, np.ndarray]) -> list[Netwo
     return [made_of(cell, said, found, options) for cell in cells_called(said["cell"])]
 
 
-def made_of(cell: Cell, said: dict[str, Any], found: dict[str, np.ndarray], options: dict[str, Any]) -> Network:
+def made_of(cell: Cell, said: Mapping[str, Any], found: Mapping[str, np.ndarray], options: dict[str, Any]) -> Network:
     """A recurrent network: depth and direction by the params."""
     return network(
         cell,
