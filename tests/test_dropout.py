@@ -227,7 +227,8 @@ def test_a_sweep_with_dropout_is_its_runs_alone():
     dropout = Dropout(between=0.3, recurrent=0.2, zoneout=0.1)
     net = network(rnn(), inputs="onehot", layers=2, residual=True, dropout=dropout)
     recipe, keys = Recipe(net, tasks.recall(length=3), 5, updates=4), seed_keys(3)[1]
-    alone = [jax.jit(lambda key: train(key, recipe))(key) for key in keys]
+    solo = jax.jit(lambda key: train(key, recipe))
+    alone = [solo(key) for key in keys]
     for plan in (Plan(shards=2), Plan(2, 2)):
         states, history = train_many(recipe, keys, plan=plan)
         for i, (state, losses) in enumerate(alone):
