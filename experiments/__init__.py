@@ -11,6 +11,7 @@ from experiments import (
     counting,
     depth,
     filters,
+    flossing,
     horizon,
     jacobian_decay,
     latch,
@@ -32,7 +33,7 @@ from experiments import (
 )
 from seqjax.report import Experiment
 
-REMEDIES = (clipping, truncation, remedies, long_recall)
+REMEDIES = (clipping, truncation, remedies, flossing, long_recall)
 COMPARED = (order, baselines, receptive_field, streaming)
 TRAINED = (recall, horizon, readback, vowels, variants, counting, latch, *REMEDIES, trainability, *COMPARED)
 ANALYSED = (filters, modes, lms, adaptive_pole, jacobian_decay, depth, saturation, lyapunov)
