@@ -140,7 +140,7 @@ def claims(config: Config, dataset: Any) -> list[Claim]:
 
 
 def table(config: Config, dataset: Any) -> list[dict[str, str]]:
-    """Means over seeds with 95% intervals, weights, and seconds of training a seed; what others reached on the split."""
+    """Means over seeds with 95% intervals, weights, seconds of training a seed; what others reached on the split."""
 
     def row(name: str, body: str) -> dict[str, str]:
         one, (T, _) = dataset.sel(task=name, body=body), TASKS[name]

@@ -6,9 +6,9 @@ Time     about 25 minutes on 2 CPU cores, with compilation
 Expect   see the README: what flossing is worth depends on where training starts
 
 y_t = x_{t - 10} XOR x_{t - 5} of fair bits, asked at every step from 10 on, in sequences of 40. A tanh RNN whose arrays
-start uniform, as in PyTorch, or with a Gaussian recurrent matrix of radius 1, Engelken's own; Adam at 1e-3 behind a clip
-at norm 1, 64 fresh sequences an update. Flossing pulls the k leading Lyapunov exponents to 0, on fresh sequences before
-training, or as a penalty all along it.
+start uniform, as in PyTorch, or with a Gaussian recurrent matrix of radius 1, Engelken's own; Adam at 1e-3 behind a
+clip at norm 1, 64 fresh sequences an update. Flossing pulls the k leading Lyapunov exponents to 0, on fresh sequences
+before training, or as a penalty all along it.
 """
 
 from dataclasses import dataclass, replace
