@@ -44,7 +44,7 @@ class Config(Training):
     length: int = 40
     delay: int = 10
     first_k: int = 40  # exponents
-    first_updates: int = 150
+    first_updates: int = 300
     during_k: int = 20
     weight: float = 0.1  # of the penalty
     clip: float = 1.0
