@@ -1,7 +1,7 @@
 """A slow and obvious twin of `unroll`: one row and one step at a time, in Python; and random things to run it on."""
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import chex
@@ -89,9 +89,10 @@ def noise_like(init: Callable[..., Any], *sizes: int, seed: int = 0, scale: floa
     return jiggle(jax.tree.map(lambda a: np.zeros(a.shape), shapes), seed, scale)
 
 
+@cache
 def random_params(cell: Cell, D: int = D, H: int = H, *, seed: int = 0) -> Any:
-    """Float64 params of a cell, around its own draw."""
-    return jiggle(cell.init(jax.random.key(seed), D, H), seed)
+    """Float64 params of a cell, around its own draw, which takes long to compile and so is made once."""
+    return jiggle(jax.jit(cell.init, static_argnums=(1, 2))(jax.random.key(seed), D, H), seed)
 
 
 def random_state(cell: Cell, params: Any, *batch: int, seed: int = 1) -> Any:

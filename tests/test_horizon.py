@@ -127,17 +127,17 @@ def by_autodiff(net, params, steps, total):
     return by_lag(jax.grad(perturbed)(zeros), [0.0] * len(reverses), steps.mask, reverses)
 
 
-@pytest.mark.parametrize("readout", ["last", "every"])
 @pytest.mark.parametrize(
-    "options",
+    ("readout", "options"),
     [
-        {"residual": False},
-        {"residual": True},
-        {"bidirectional": True},
-        {"bidirectional": True, "residual": True},
-        {"dropout": seqjax.Dropout(zoneout=0.5), "bidirectional": True},
+        ("every", {"residual": False}),
+        ("last", {"residual": True}),
+        ("every", {"bidirectional": True}),
+        ("last", {"bidirectional": True, "residual": True}),
+        ("every", {"bidirectional": True, "residual": True}),
+        ("last", {"dropout": seqjax.Dropout(zoneout=0.5), "bidirectional": True}),
     ],
-    ids=["plain", "residual", "bidirectional", "both", "zoneout"],
+    ids=["plain", "residual", "bidirectional", "both, last", "both, every", "zoneout"],
 )
 def test_a_stack_has_the_gradients_of_autodiff(readout, options):
     """In every layer and direction, by way of the layers above too; of zoneout its expectation."""
