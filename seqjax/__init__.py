@@ -1,6 +1,6 @@
 """seqjax: recurrent sequence models in JAX; how far back they can learn, measured."""
 
-from seqjax import events, filters, init, processes, tasks
+from seqjax import events, filters, fit, init, processes, tasks
 from seqjax.adjoints import Adjoints, pullback
 from seqjax.bodies import convolutional, cut_rows, pooled, wavenet, windowed
 from seqjax.body import Body

@@ -70,17 +70,16 @@ def convolve(params: Conv, xs: Array, *, dilation: int = 1, lengths: Any = None,
 
 
 def causal(params: Conv, xs: Array, dilation: int) -> Array:
-    """`convolve` in the inside layout, unchecked: [T, C, B], with zeros where masked, -> [T, F, B]."""
-    dtype, k = jnp.promote_types(xs.dtype, params.W.dtype), params.W.shape[2]
-    ys = jax.lax.conv_general_dilated(
-        xs.astype(dtype),
-        params.W.astype(dtype),
-        window_strides=(1,),
-        padding=[((k - 1) * dilation, 0)],
-        rhs_dilation=(dilation,),
-        dimension_numbers=("WCN", "OIW", "WCN"),  # where time, channels and batch stand
-    )
-    return ys + params.b[None, :, None]
+    """`convolve` in the inside layout, unchecked: [T, C, B], with zeros where masked, -> [T, F, B].
+
+    y_t = b + Σ_j W_j x_{t - (k - 1 - j) dilation}, a product for each tap: on CPUs XLA's own convolution is six times
+    slower within a loop, where training has it.
+    """
+    dtype, (T, C, B), k = jnp.promote_types(xs.dtype, params.W.dtype), xs.shape, params.W.shape[2]
+    W, before = params.W.astype(dtype), jnp.zeros(((k - 1) * dilation, C, B), dtype)
+    padded = jnp.concatenate([before, xs.astype(dtype)])
+    taps = [jnp.einsum("fc,tcb->tfb", W[..., j], padded[j * dilation : j * dilation + T]) for j in range(k)]
+    return sum(taps[1:], taps[0]) + params.b[None, :, None]
 
 
 def start(params: Conv, dilation: int = 1) -> Ring:

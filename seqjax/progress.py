@@ -16,9 +16,9 @@ SOLVED = 0.99  # a mean training score above this, over a chunk of updates, is c
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Show]:
-    """Yield a function (done, total, history) that moves the bar and says how the runs are doing; process 0 alone shows
-    it."""
+def progress_bar(title: str, note: Callable[[Any], str] | None = None) -> Iterator[Show]:
+    """Yield a function (done, total, history) that moves the bar and says how the runs are doing, or what `note` says
+    of the history; process 0 alone shows it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -35,6 +35,9 @@ def progress_bar(title: str) -> Iterator[Show]:
 
         def show(done: int, total: int, history: Any) -> None:
             nonlocal began
+            if note is not None:
+                bar.update(task, completed=done, total=total, note=note(history))
+                return
             now = time.monotonic()
             rate, began = history.loss.shape[1] / max(now - began, 1e-9), now
             bar.update(task, completed=done, total=total, note=f"{rate:.0f} updates/s, {standing(history)}")

@@ -31,7 +31,7 @@ RANKS = {
     5: ("bodies", "cost", "lyapunov", "streaming", "profile", "sensitivity"),
     6: ("train",),
     7: ("report", "survey", "remedies", "model"),
-    8: ("serving",),
+    8: ("fit", "serving"),
     9: ("cli",),
 }
 RANK = {name: rank for rank, names in RANKS.items() for name in names}

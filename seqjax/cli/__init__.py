@@ -1,4 +1,4 @@
-"""The `seqjax` command: `seqjax horizon MODEL`, `inspect MODEL`, `predict MODEL DATA`, `stream MODEL`.
+"""The `seqjax` command: `fit DATA`, `predict MODEL DATA`, `stream MODEL`, `horizon MODEL`, `inspect MODEL`.
 
 Exit code 0, or 2 for a bad call, with one line that says what is wrong; nothing is then written.
 """
@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable
 
 from seqjax.arguments import parse
+from seqjax.cli.fit import Fit, run
 from seqjax.cli.horizon import Horizon, horizon
 from seqjax.cli.inspect import Inspect, inspect
 from seqjax.cli.predict import Predict, predict
 from seqjax.cli.stream import Stream, stream
 
 COMMANDS: dict[str, tuple[type, Callable[..., None], str]] = {
+    "fit": (Fit, run, "train a network on events of your own: scores, baselines, order, a page that says it all"),
     "horizon": (Horizon, horizon, "how far back a model can learn: gradients, horizons, gates, spectra, exponents"),
     "inspect": (Inspect, inspect, "layers, shapes, parameters and costs of a model"),
     "predict": (Predict, predict, "the answers of a model of events for every sequence of a file"),
@@ -24,7 +26,7 @@ def main(args: list[str] | None = None) -> int:
     """Carry out one command; the exit code."""
     name, *rest = (sys.argv[1:] if args is None else args) or ["--help"]
     if name in ("-h", "--help"):
-        print("usage: seqjax COMMAND MODEL [options]; seqjax COMMAND --help for its options\n")
+        print("usage: seqjax COMMAND FILE [options]; seqjax COMMAND --help for its options\n")
         print("\n".join(f"{name:10} {summary}" for name, (_, _, summary) in COMMANDS.items()))
         return 0
     try:

@@ -1,7 +1,6 @@
 """`seqjax horizon MODEL`: how far back a model can learn, in a table, a figure, and three lines."""
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from rich.table import Table
 
 from seqjax.aside import aside
 from seqjax.cli.data import drawn, read
+from seqjax.cli.folder import folder
 from seqjax.cli.model import load
 from seqjax.core import require_sizes
 from seqjax.report.store import require_writable
@@ -60,7 +60,7 @@ def horizon(options: Horizon) -> None:
     require_sizes(length=options.length, sequences=options.sequences)
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed must be from 0 to 2**32 - 1, got {options.seed}")
-    out = folder(Path(f"{options.model.stem}-horizon") if options.out is None else options.out)
+    out = folder(Path(f"{options.model.stem}-horizon") if options.out is None else options.out, FILES)
     cell, layers = load(
         options.model, options.prefix, relu=options.relu, dtype=options.dtype, run=options.run, step=options.step
     )
@@ -79,18 +79,6 @@ def horizon(options: Horizon) -> None:
     for line in found.verdict():
         console.print(line, highlight=False)
     print(f"{out}/figure.svg")
-
-
-def folder(out: Path) -> Path:
-    """The folder to write, made absolute; ValueError where something else is there, which would be lost, or where
-    nothing can be written."""
-    out = out.resolve()
-    if out.exists() and (out == Path.cwd() or not out.is_dir() or {path.name for path in out.iterdir()} - set(FILES)):
-        raise ValueError(f"--out {out} holds other things: name a new folder, or one that this command wrote")
-    nearest = next(path for path in (out, *out.parents) if path.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        raise ValueError(f"--out {out} cannot be written to: {nearest} is no folder that can")
-    return out
 
 
 def table(found: Survey) -> Table:

@@ -10,21 +10,22 @@ from seqjax.aside import aside
 from seqjax.report.experiment import Claim, Experiment
 from seqjax.report.store import Run, read_runs
 
+STYLE = """body { font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #f4f4f2;
+  margin: 0 auto; max-width: 70rem; padding: 1.5rem; }
+h1 { font-size: 1.6rem; margin: 0 0 .3rem; } h2 { font-size: 1.2rem; margin: 0; }
+nav a { margin-right: 1rem; }
+article { background: #fff; border: 1px solid #ddd; border-radius: 8px; padding: 1.2rem 1.4rem; margin: 1.2rem 0; }
+img { width: 100%; height: auto; margin: .6rem 0; }
+table { border-collapse: collapse; width: 100%; font-size: .93rem; margin-bottom: 1rem; }
+th, td { text-align: left; vertical-align: top; padding: .35rem .7rem .35rem 0; border-top: 1px solid #e4e4e4; }
+.holds, .refuted { color: #00664b; font-weight: 600; } .FAILS { color: #b30000; font-weight: 700; }
+.muted, .not { color: #666; font-size: .88rem; } code { font-size: .85rem; overflow-wrap: anywhere; }
+"""
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>seqjax: results</title>
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #f4f4f2;
-  margin: 0 auto; max-width: 70rem; padding: 1.5rem; }}
-h1 {{ font-size: 1.6rem; margin: 0 0 .3rem; }} h2 {{ font-size: 1.2rem; margin: 0; }}
-nav a {{ margin-right: 1rem; }}
-article {{ background: #fff; border: 1px solid #ddd; border-radius: 8px; padding: 1.2rem 1.4rem; margin: 1.2rem 0; }}
-img {{ width: 100%; height: auto; margin: .6rem 0; }}
-table {{ border-collapse: collapse; width: 100%; font-size: .93rem; margin-bottom: 1rem; }}
-th, td {{ text-align: left; vertical-align: top; padding: .35rem .7rem .35rem 0; border-top: 1px solid #e4e4e4; }}
-.holds, .refuted {{ color: #00664b; font-weight: 600; }} .FAILS {{ color: #b30000; font-weight: 700; }}
-.muted, .not {{ color: #666; font-size: .88rem; }} code {{ font-size: .85rem; overflow-wrap: anywhere; }}
-</style></head><body>
+{style}</style></head><body>
 <h1>seqjax: results</h1>
 <p class="muted">How far back recurrent models can learn, measured.
 The newest run of every experiment comes first, older ones below.</p>
@@ -57,7 +58,7 @@ def write_page(experiments: Mapping[str, Experiment], out: Path) -> Path:
     cards = "\n".join(card(experiments, run) for run in order) or "<p>No finished run yet.</p>"
     path = out / "index.html"
     with aside(path) as draft:
-        draft.write_text(PAGE.format(links=links, cards=cards), encoding="utf-8")
+        draft.write_text(PAGE.format(style=STYLE, links=links, cards=cards), encoding="utf-8")
     return path
 
 

@@ -1,0 +1,171 @@
+"""`seqjax fit DATA --target COLUMN`: a network for events of one's own, with its scores and what they rest on."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from seqjax.cli.folder import folder
+from seqjax.events import Events, read_events
+from seqjax.events.read import LIMIT
+from seqjax.fit import Settings, fit
+from seqjax.fit.learn import Course
+from seqjax.fit.words import rows_of, verdict
+from seqjax.fit.write import FILES
+from seqjax.progress import Show, progress_bar
+from seqjax.report.store import require_writable
+
+PROGRESS = ".progress"  # where a fit that was stopped goes on from
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Train a recurrent network on events, one a row: CSV, Parquet or JSON lines. The page it writes says what it
+    found; a fit that was stopped goes on where it stood when it is called again."""
+
+    data: Annotated[Path, tyro.conf.Positional]
+    """A .csv, .parquet, .jsonl or .ndjson file."""
+    target: str
+    """Column of what is to be predicted: the same in all rows of a sequence, or given in one of them."""
+    sequence: str = "sequence"
+    """Column that tells which sequence an event belongs to."""
+    time: str | None = None
+    """Column of numbers or dates by which events are sorted; by default they come in their order in the file."""
+    per_event: bool = False
+    """Every event has an answer of its own."""
+    task: Literal["binary", "multiclass", "regression"] | None = None
+    """By default text, bools and up to 20 whole numbers are classes, other numbers a regression."""
+    fields: tuple[str, ...] = ()
+    """Columns that describe an event; by default all others."""
+    categories: tuple[str, ...] = ()
+    """Columns of numbers that are categories."""
+    numbers: tuple[str, ...] = ()
+    """Columns of text that are numbers."""
+    since_previous: bool = True
+    """With a time, the time since the event before is a field as well."""
+    limit: int = LIMIT
+    """Categories that a column may have."""
+    split: Literal["sequence", "time"] = "sequence"
+    """Sequences for the test at random, or those that end last."""
+    validation: float = 0.15
+    """Share of the sequences that tell when to stop."""
+    test: float = 0.15
+    """Share of the sequences that are scored."""
+    split_seed: int = 0
+    """Another one, another random split."""
+    cell: str = "gru"
+    """rnn, lstm, gru or another cell of seqjax."""
+    hidden: int = 64
+    """Units of a layer."""
+    layers: int = 1
+    """Layers of the network."""
+    dropout: float = 0.0
+    """Rate in training, of the state that enters the recurrent product, and between layers."""
+    seeds: int = 3
+    """Networks that are trained, of which the best by validation is kept."""
+    rounds: int = 60
+    """At most so many times through the training sequences."""
+    patience: int = 10
+    """Rounds without a better validation loss after which a network stops."""
+    batch: int = 64
+    """Sequences in an update, at most."""
+    learning_rate: float = 3e-3
+    """Of Adam."""
+    clip: float = 1.0
+    """Norm at which gradients are clipped."""
+    compare: bool = False
+    """Train models that know less of the order as well."""
+    out: Path | None = None
+    """Folder to write; by default DATA-fit beside you."""
+    overwrite: bool = False
+    """Replace a fit that is finished."""
+
+
+def run(options: Fit) -> None:
+    """Read, fit, print what was found, and write it down."""
+    out = free(Path(f"{options.data.stem}-fit") if options.out is None else options.out, options.overwrite)
+    settings = Settings(**{field.name: getattr(options, field.name) for field in fields(Settings)})
+    events, console = read(options), Console(stderr=True)
+    require_writable(out.parent)
+    try:
+        with bars() as bar:
+            fitted = fit(events, settings, folder=out / PROGRESS, show=bar, say=lambda text: console.print(text, "..."))
+    except ValueError:
+        tidied(out)
+        raise
+    except KeyboardInterrupt:
+        console.print("stopped: the same command goes on from the last round that was saved")
+        sys.exit(130)
+    fitted.write(out)
+    Console().print(table(rows_of(fitted, brief=True)))
+    for line in verdict(fitted):
+        Console().print(Text(line))
+    print(out / "page.html")
+
+
+def free(out: Path, overwrite: bool) -> Path:
+    """The folder to write; ValueError where it holds a finished fit that may not be replaced, or other things."""
+    out = folder(out, (*FILES, PROGRESS))
+    if (out / "page.html").exists() and not overwrite:
+        raise ValueError(f"--out {out} holds a finished fit: name another folder, or add --overwrite to replace it")
+    return out
+
+
+def read(options: Fit) -> Events:
+    """The events, as the options say to read them."""
+    twice = sorted(set(options.categories) & set(options.numbers))
+    if twice:
+        raise ValueError(f"column {twice[0]!r} cannot be both of --categories and of --numbers")
+    kinds = dict.fromkeys(options.categories, "category") | dict.fromkeys(options.numbers, "number")
+    return read_events(
+        options.data,
+        sequence=options.sequence,
+        time=options.time,
+        target=options.target,
+        per_event=options.per_event,
+        task=options.task,
+        fields=options.fields or None,
+        kinds=kinds,
+        since_previous=options.since_previous,
+        limit=options.limit,
+    )
+
+
+@contextmanager
+def bars() -> Iterator[Callable[[str], Show]]:
+    """Yield a function of a network's name that opens its progress bar, and closes the one before."""
+    with ExitStack() as last:
+
+        def bar(name: str) -> Show:
+            last.close()
+            return last.enter_context(progress_bar(name, standing))
+
+        yield bar
+
+
+def standing(course: Course) -> str:
+    """Validation losses of the seeds: the best so far, and who has stopped."""
+    best = ", ".join(f"{loss:.4g}" for loss in course.best_loss)
+    return f"validation loss {best}; {int(course.stopped.sum())}/{len(course.stopped)} stopped"
+
+
+def tidied(out: Path) -> None:
+    """Remove the folder where nothing has come of it."""
+    for path in (out / PROGRESS, out):
+        with suppress(OSError):  # it is not empty, or not there
+            path.rmdir()
+
+
+def table(rows: list[dict[str, str]]) -> Table:
+    """Rows of equal keys; words are shown as they are."""
+    grid = Table(*rows[0])
+    for row in rows:
+        grid.add_row(*(Text(value) for value in row.values()))
+    return grid
