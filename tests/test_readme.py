@@ -1,5 +1,7 @@
 """The README says what is true: its Python runs, its commands are those of CI, its pictures exist."""
 
+import csv
+import json
 import os
 import re
 import subprocess
@@ -23,6 +25,26 @@ def test_python_blocks_run(block):
     command, env = [sys.executable, "-c", block], os.environ | UNOPTIMISED
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=env)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_tutorial_on_events_runs(tmp_path):
+    """Its commands one after the other, on fewer customers, with a smaller network and fewer rounds."""
+    (block,) = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
+    small = block.replace("--sequences 2000", "--sequences 60").replace("--compare", "--hidden 4 --seeds 1 --rounds 2")
+    assert small.count("--sequences 60") == small.count("--rounds 2") == 1
+    small = small.replace(".venv/bin/", f"{Path(sys.executable).parent}/")
+    env = os.environ | UNOPTIMISED | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-ec", small], capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "churn-fit" / "page.html").stat().st_size > 10_000
+    events = (tmp_path / "new.jsonl").read_text().splitlines()
+    answers = [json.loads(line) for line in done.stdout.splitlines()[-len(events) :]]
+    assert all("prediction" in answer for answer in answers)
+    last = {answer["customer"]: answer["probabilities"] for answer in answers}
+    with (tmp_path / "answers.csv").open() as file:
+        for row in csv.DictReader(file):
+            for name, value in last[row["customer"]].items():
+                assert abs(float(row[f"probability_{name}"]) - value) < 1e-5
 
 
 def test_the_library_example_is_short():
