@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -52,36 +52,8 @@ class Fit:
     """With a time, the time since the event before is a field as well."""
     limit: int = LIMIT
     """Categories that a column may have."""
-    split: Literal["sequence", "time"] = "sequence"
-    """Sequences for the test at random, or those that end last."""
-    validation: float = 0.15
-    """Share of the sequences that tell when to stop."""
-    test: float = 0.15
-    """Share of the sequences that are scored."""
-    split_seed: int = 0
-    """Another one, another random split."""
-    cell: str = "gru"
-    """rnn, lstm, gru or another cell of seqjax."""
-    hidden: int = 64
-    """Units of a layer."""
-    layers: int = 1
-    """Layers of the network."""
-    dropout: float = 0.0
-    """Rate in training, of the state that enters the recurrent product, and between layers."""
-    seeds: int = 3
-    """Networks that are trained, of which the best by validation is kept."""
-    rounds: int = 60
-    """At most so many times through the training sequences."""
-    patience: int = 10
-    """Rounds without a better validation loss after which a network stops."""
-    batch: int = 64
-    """Sequences in an update, at most."""
-    learning_rate: float = 3e-3
-    """Of Adam."""
-    clip: float = 1.0
-    """Norm at which gradients are clipped."""
-    compare: bool = False
-    """Train models that know less of the order as well."""
+    settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
+    """Of the split, the network and its training."""
     out: Path | None = None
     """Folder to write; by default DATA-fit beside you."""
     overwrite: bool = False
@@ -91,12 +63,13 @@ class Fit:
 def run(options: Fit) -> None:
     """Read, fit, print what was found, and write it down."""
     out = free(Path(f"{options.data.stem}-fit") if options.out is None else options.out, options.overwrite)
-    settings = Settings(**{field.name: getattr(options, field.name) for field in fields(Settings)})
     events, console = read(options), Console(stderr=True)
     require_writable(out.parent)
     try:
         with bars() as bar:
-            fitted = fit(events, settings, folder=out / PROGRESS, show=bar, say=lambda text: console.print(text, "..."))
+            fitted = fit(
+                events, options.settings, folder=out / PROGRESS, show=bar, say=lambda text: console.print(text, "...")
+            )
     except ValueError:
         tidied(out)
         raise

@@ -11,37 +11,39 @@ from seqjax.network import Network, network
 
 @dataclass(frozen=True)
 class Settings:
-    """The split, the network, and how it is trained; the defaults suit some thousands of sequences.
-
-    split          "sequence", at random, or "time", the latest for the test
-    validation     share of the sequences that tell when to stop; test, share that is scored
-    split_seed     draws the split
-    cell           of seqjax.CELLS, `hidden` units in each of `layers`
-    dropout        rate at which the state that enters the recurrent product is dropped, and what passes between layers
-    seeds          runs, each with a start and an order of its own
-    rounds         at most so many times through the training sequences
-    patience       rounds without a better validation loss after which a seed stops
-    batch          sequences in an update, at most
-    learning_rate  of Adam, whose gradients are clipped at the norm `clip`
-    compare        train models that know less of the order as well
-    Raises ValueError for values that are none.
-    """
+    """The split, the network, and how it is trained; the defaults suit some thousands of sequences. ValueError for
+    values that are none."""
 
     split: str = "sequence"
+    """Which sequences are for the test: "sequence", some at random, or "time", those that end last."""
     validation: float = 0.15
+    """Share of the sequences that tell when to stop."""
     test: float = 0.15
+    """Share of the sequences that are scored."""
     split_seed: int = 0
+    """Another one, another random split."""
     cell: str = "gru"
+    """rnn, lstm, gru or another cell of seqjax."""
     hidden: int = 64
+    """Units of a layer."""
     layers: int = 1
+    """Layers of the network."""
     dropout: float = 0.0
+    """Rate in training, of the state that enters the recurrent product, and between layers."""
     seeds: int = 3
+    """Networks that are trained, each with a start and an order of its own; the best by validation is kept."""
     rounds: int = 60
+    """At most so many times through the training sequences."""
     patience: int = 10
+    """Rounds without a better validation loss after which a network stops."""
     batch: int = 64
+    """Sequences in an update, at most."""
     learning_rate: float = 3e-3
+    """Of Adam."""
     clip: float = 1.0
+    """Norm at which gradients are clipped."""
     compare: bool = False
+    """Train models that know less of the order as well."""
 
     def __post_init__(self) -> None:
         names = ("hidden", "layers", "seeds", "rounds", "patience", "batch")
