@@ -27,6 +27,7 @@ CELLS = {
 HEADS = {name: gaussian_head if name == "rnn" else uniform_head for name in CELLS}
 SIZES = ("seeds", "hidden", "updates", "batch", "examples")
 SOLVED = 0.99  # accuracy above this is solved
+NONE = float("inf")  # the limit that clips nothing
 
 
 @dataclass(frozen=True)

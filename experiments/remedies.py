@@ -22,7 +22,7 @@ from jax import Array
 
 import seqjax
 from experiments.claims import claim
-from experiments.models import SOLVED, Training, check_training, recipe_of, require_known, without
+from experiments.models import NONE, SOLVED, Training, check_training, recipe_of, require_known, without
 from seqjax.core import Affine, Cell, require_sizes
 from seqjax.init import Chrono, ForgetBias, KeepBias, Orthogonal, ScaledIdentity, with_init
 from seqjax.report import Claim, Experiment
@@ -30,7 +30,6 @@ from seqjax.report.style import COLOURS, GREY, beside, panels
 from seqjax.statistics import Rate, rate
 from seqjax.sweep import gather
 
-NONE = float("inf")  # the limit that clips nothing
 RNN, LSTM, GRU = seqjax.rnn(), seqjax.lstm(forget_bias=None), seqjax.gru()
 CHRONO = -1.0  # stands for chrono biases in place of one forget bias
 

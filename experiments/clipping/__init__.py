@@ -21,9 +21,9 @@ import xarray as xr
 
 import seqjax
 from experiments.claims import claim
-from experiments.clipping.config import AT, LOUD, NONE, Config, check
+from experiments.clipping.config import AT, LOUD, Config, check
 from experiments.clipping.figure import figure
-from experiments.models import CELLS, Training, check_training, recipe_of, without
+from experiments.models import CELLS, NONE, Training, check_training, recipe_of, without
 from experiments.recall import AT_CHANCE
 from seqjax.core import require_sizes
 from seqjax.init import Gaussian, InputGaussian, with_init

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from experiments.models import Training, check_training
 from seqjax.core import require_sizes
 
-NONE = float("inf")  # the limit that clips nothing
 LOUD = (0.01, 0.02, 0.03, 0.05)  # steps at which something explodes
 AT = 0.03  # the step at which spikes are counted
 

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 import seqjax
-from experiments.clipping.config import AT, NONE, Config
+from experiments.clipping.config import AT, Config
+from experiments.models import NONE
 from seqjax.report.style import COLOURS, GREY, beside, label_ends, level, panels
 from seqjax.statistics import mean
 
