@@ -225,7 +225,7 @@ EXPERIMENT = Experiment(
         "updates": 30,
         "hidden": 6,
         "lengths": (5,),
-        "programs": ("rnn", "omega", "flossing"),
+        "programs": ("rnn", "omega"),
         "floss_k": 2,
         "floss_updates": 5,
         "examples": 100,

@@ -33,6 +33,9 @@ each_cell = pytest.mark.parametrize("cell", [make() for make in MAKERS.values()]
 VARIATIONS = ("-norm", "-sum", "-max", "-relu", "-pole", "-coupled", "-peephole")
 ALIKE = [name for name in MAKERS if name.startswith(("lstm-no", "memory-")) or name.endswith(VARIATIONS)]
 DISTINCT = {name: make for name, make in MAKERS.items() if name not in ALIKE}
+# One of every shape of state, and of every way in which an equation is written.
+SHAPES = ("running-mean", "linear", "lru", "mgu", "gru-reset-before", "lstm-everything")
+each_shape = pytest.mark.parametrize("cell", [DISTINCT[name]() for name in SHAPES], ids=SHAPES)
 each_distinct_cell = pytest.mark.parametrize("cell", [make() for make in DISTINCT.values()], ids=DISTINCT.keys())
 both_directions = pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 

@@ -2,12 +2,12 @@
 
 import jax
 import polars as pl
+from oracle import jiggle
 
 import seqjax
 from seqjax.events import fit_encoding, read_events
 from seqjax.events.churn import churn
 from seqjax.model import Model
-from tests.oracle import jiggle
 
 H = 4
 

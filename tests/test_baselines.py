@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracle import close, noise_like, random_xs, same
+from test_conv import by_loop
 
 import seqjax
 from seqjax import Dropout, convolutional, pooled, wavenet, windowed
@@ -14,8 +16,6 @@ from seqjax.bodies import BODIES
 from seqjax.conv import Field, measured_field, receptive_field
 from seqjax.streaming import streaming
 from seqjax.sweep import seed_keys
-from tests.oracle import close, noise_like, random_xs, same
-from tests.test_conv import by_loop
 
 T, D, H, K, T_MAX = 6, 3, 4, 2, 3
 DILATIONS = (1, 2)

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracle import close, noise_like, random_xs, same
 
 import seqjax
 from seqjax import conv
 from seqjax.conv import Conv, Field, convolve, init_conv, measured_field, receptive_field
-from tests.oracle import close, noise_like, random_xs, same
 
 B, T, C, F = 3, 7, 2, 3
 XS = random_xs(B, T, C)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracle import close, noise_like
 from scipy.stats import ttest_1samp
 
 import seqjax
@@ -14,7 +15,6 @@ from seqjax import ablation_test, reversal_test, shuffle_test, truncation_test
 from seqjax.losses import accuracy, cross_entropy
 from seqjax.sensitivity import Truncation
 from seqjax.tasks import Batch
-from tests.oracle import close, noise_like
 
 D, T, JUNK = 3, 5, 99
 XS = np.array(

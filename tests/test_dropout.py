@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from oracle import DISTINCT, B, D, H, T, all_zero, close, jiggle, prefix, random_params, random_xs, same
+from oracle import B, D, H, T, all_zero, close, each_shape, jiggle, prefix, random_params, random_xs, same
 
 from seqjax import (
     CELLS,
@@ -94,7 +94,7 @@ def test_without_a_key_zoneout_is_its_expectation():
     close(run(cell, layers, xs, dropout=Dropout(zoneout=rate)).ys, jnp.stack(states))
 
 
-@pytest.mark.parametrize("cell", [DISTINCT[name]() for name in ("running-mean", "lstm", "lru", "gru-reset-before")])
+@each_shape
 def test_every_cell_takes_zoneout_with_masks_and_clean_gradients(cell):
     """A masked step holds the state whatever zoneout drew; junk in padding changes neither values nor gradients."""
     layers = (replace(LAYERS[0], forward=random_params(cell)),)

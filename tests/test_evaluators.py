@@ -11,6 +11,7 @@ from oracle import (
     D,
     T,
     close,
+    each_shape,
     generic,
     jiggle,
     random_mask,
@@ -50,10 +51,9 @@ def everything(cell, evaluator, scale=1.0, **options):
     return derivatives(cell, evaluator, **options)(point, direction)
 
 
-@pytest.mark.parametrize("name", ["linear", "rnn", "lru", "mgu", "gru-reset-before", "lstm-everything"])
-def test_the_default_equals_the_plain_scan(name):
+@each_shape
+def test_the_default_equals_the_plain_scan(cell):
     """Backwards and in two chunks and a rest for good measure, as each is an option of its own."""
-    cell = MAKERS[name]()
     close(everything(cell, "auto", chunk=4, reverse=True), everything(cell, "scan", reverse=True))
 
 
@@ -72,7 +72,7 @@ def test_associative_equals_the_plain_scan(name):
 
 
 @pytest.mark.parametrize("evaluator", ["newton", "quasi-newton"])
-@pytest.mark.parametrize("name", ["rnn", "lstm", "gru-reset-before", "lru"])
+@pytest.mark.parametrize("name", ["lstm", "lru"])
 def test_newton_equals_the_plain_scan(name, evaluator):
     """Where the dynamics contract; its own tests prove the rest."""
     cell = MAKERS[name]()

@@ -7,14 +7,12 @@ import jax.numpy as jnp
 import optax
 import pytest
 from flax import nnx
-from oracle import DISTINCT, B, D, H, T, close, generic, prefix, random_params, random_xs, same
+from oracle import B, D, H, T, close, each_shape, generic, prefix, random_params, random_xs, same
 
 from seqjax import Layer, cell_named, lru, lstm, unroll, unroll_stack
 from seqjax.interop.flax_cell import NNXCell, as_nnx
 
 LENGTHS = jnp.array([4, T, 1, 3])
-KINDS = ("running-mean", "linear", "lru", "gru-reset-before", "lstm-everything")  # every shape of state, every gate
-each_kind = pytest.mark.parametrize("cell", [DISTINCT[name]() for name in KINDS], ids=KINDS)
 compiled = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
@@ -33,7 +31,7 @@ def in_seqjax(cell, layer, xs):
     return trace.ys, trace.final
 
 
-@each_kind
+@each_shape
 def test_every_kind_of_cell_equals_its_unroll(cell):
     """Ragged, in both directions: outputs and final states."""
     layer = Layer(random_params(cell), random_params(cell, seed=7))
@@ -66,7 +64,7 @@ def named(tree):
     return {tuple(getattr(key, "name", None) or key.key for key in path): leaf for path, leaf in leaves}
 
 
-@each_kind
+@each_shape
 def test_every_array_is_a_param_named_by_its_field(cell):
     module = as_nnx(cell, D, H, rngs=nnx.Rngs(0))
     got = {path[1:]: param.get_value() for path, param in nnx.to_flat_state(nnx.state(module, nnx.Param))}
@@ -87,7 +85,7 @@ MIXTURES = [  # of params, of inputs, of the carry
 ]
 
 
-@each_kind
+@each_shape
 def test_a_carry_keeps_its_dtype(cell):
     """In float32 or wider, whatever the params and inputs are; nnx's scan refuses one that does not."""
     params = random_params(cell)
@@ -116,7 +114,7 @@ def test_bfloat16_gives_what_unroll_gives():
     )  # u is rounded to bfloat16, or not where fused
 
 
-@each_kind
+@each_shape
 def test_the_first_carry_is_the_start_in_buffers_of_its_own(cell):
     module = as_nnx(cell, D, H, rngs=nnx.Rngs(0))
     for batch in ((), (2, B)):

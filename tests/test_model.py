@@ -6,11 +6,11 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from served import H, made
 
 import seqjax
 from seqjax.events import Question
 from seqjax.model import SPEC, WEIGHTS, Model, load_model, save_model, sha256
-from tests.served import H, made
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,13 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from served import log, made
 
 from seqjax.cli import main
 from seqjax.events import encode, fit_encoding, read_like
 from seqjax.model import save_model
 from seqjax.serving import predict
 from seqjax.serving.predict import NUMBERS, ROWS, WIDTHS, blocks
-from tests.served import log, made
 
 
 @pytest.fixture(scope="module")

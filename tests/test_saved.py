@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from oracle import DISTINCT, MAKERS
+from oracle import DISTINCT, MAKERS, SHAPES
 
 import seqjax
 from seqjax.cells import cells_called
@@ -39,7 +39,7 @@ def test_a_cell_is_known_by_its_name(name):
 @pytest.mark.parametrize(
     "network",
     [
-        *(seqjax.network(make(), inputs="onehot") for make in DISTINCT.values()),
+        *(seqjax.network(make(), inputs="onehot") for make in map(DISTINCT.get, SHAPES)),
         seqjax.network(seqjax.lstm(norm="layer"), inputs="embedding", embedding=2, layers=2, bidirectional=True),
         seqjax.network(seqjax.gru(), inputs="onehot", layers=2, residual=True, dropout=seqjax.Dropout(zoneout=0.1)),
         seqjax.pooled("max", before=0, after=2, activation="tanh", inputs="onehot"),

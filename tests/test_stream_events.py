@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
+from served import log, made, prefixes
 
 from seqjax.cli import main
 from seqjax.events import read_like
 from seqjax.model import save_model
 from seqjax.serving import Live, predict
 from seqjax.serving.slab import ROWS
-from tests.served import log, made, prefixes
 
 IGNORED = ["paid"]
 

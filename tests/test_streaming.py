@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from oracle import D, H, T, close, each_shape, jiggle, random_xs, same
 
 import seqjax
 from seqjax.core import Hidden
 from seqjax.streaming import streaming
-from tests.oracle import D, H, T, close, each_distinct_cell, jiggle, random_xs, same
 
 K = 2
 XS = np.asarray(random_xs(T, D))
@@ -41,7 +41,7 @@ def prefixes(net, params, xs):
     return jax.tree.map(lambda a: a[-1], output.body.final), every, output.last
 
 
-@each_distinct_cell
+@each_shape
 def test_every_prefix_equals_apply(cell):
     """Both readouts, and the state, of three layers that add to each other."""
     options = {"layers": 3, "residual": True}

@@ -76,9 +76,7 @@ def test_training_learns():
     assert seqjax.evaluate(recipe, state.params, jax.random.key(1), examples=500) > 0.99
 
 
-@pytest.mark.parametrize(
-    "plan", [Plan(), Plan(devices=2, together=2), Plan(workers=2), Plan(together=2, shards=2)], ids=str
-)
+@pytest.mark.parametrize("plan", [Plan(devices=2, together=2), Plan(workers=2), Plan(together=2, shards=2)], ids=str)
 def test_plans_and_solo_runs_agree(plan):
     """Seed i of a sweep equals seed i alone, whatever the plan and its remainder."""
     states, history = seqjax.train_many(RECIPE, seed_keys(3)[1], plan=plan)
