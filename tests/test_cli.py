@@ -235,7 +235,7 @@ def test_drawn_inputs():
 BAD = {
     "no file": (["horizon", "nowhere.pt"], "nowhere.pt is not a file"),
     "no model": (["horizon"], "Missing from seqjax horizon: PATH"),
-    "no command": (["dance"], "unknown command 'dance': known are horizon, inspect, predict, stream"),
+    "no command": (["dance"], "unknown command 'dance': known are fit, horizon, inspect, predict, stream"),
     "no such option": (["horizon", "MODEL", "--depth", "3"], "--depth"),
     "inputs": (["horizon", "MODEL", "--inputs", "cauchy"], "--inputs must be gaussian:VARIANCE or onehot"),
     "variance": (["horizon", "MODEL", "--inputs", "gaussian:-1"], "--inputs must be"),

@@ -191,7 +191,7 @@ def test_chance_in_classification_is_the_largest_class():
         (lambda: adding(length=2.5), "length must be"),
         (
             lambda: task_named("copying"),
-            "'copying': known tasks are adding, agreement, copy, counting, delayed_xor, echo",
+            "'copying': known tasks are adding, agreement, copy, counting, delayed_xor, digits, echo",
         ),
     ],
 )

@@ -407,8 +407,9 @@ def test_an_lru_never_grows_whatever_the_dtype(radius, dtype):
 
 def test_an_lru_near_the_circle_is_drawn_finite_and_inside():
     """1 - |λ|² is what is drawn, so that it does not round to 0."""
-    for radius in ((0.9999, 1.0), (0.999, 1.0), (0.0, 1.0), (0.0, 0.999)):
-        drawn = jax.vmap(lambda key, radius=radius: lru(radius=radius).init(key, 1, 512))(jax.random.split(KEY, 50))
+    for radius in ((0.9999, 1.0), (0.0, 0.999)):
+        draw = jax.jit(jax.vmap(lambda key, radius=radius: lru(radius=radius).init(key, 1, 512)))
+        drawn = draw(jax.random.split(KEY, 50))
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(drawn))
         r = np.exp(-np.exp(np.asarray(drawn.ν, float)))
         assert radius[0] - 1e-6 <= r.min()
