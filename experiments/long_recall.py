@@ -3,7 +3,7 @@
 Source   lecture and article: what a loop can hold, and what training finds (C2); chrono biases, Tallec and Ollivier
          2018
 Command  python -m experiments run long_recall
-Time     about 50 minutes on 2 CPU cores, with compilation
+Time     about 40 minutes on 2 idle CPU cores, with compilation
 Expect   see the README: the furthest T that at least 19 of 20 seeds solve
 
 First-symbol recall by an LSTM, H = 32, whose forget biases start as ln U(1, 99), those of its input gates as their
@@ -44,8 +44,8 @@ class Config(Training):
 
     seeds: int = 20
     lengths: tuple[int, ...] = (100, 200, 500, 1000)
-    updates: int = 2000
-    more: int = 600
+    updates: int = 3000
+    more: int = 1000
     later_rate: float = 1e-3
     direct: int = 200  # the length of the training from the start
     clip: float = 1.0
