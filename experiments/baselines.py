@@ -22,7 +22,7 @@ import xarray as xr
 
 import seqjax
 from experiments.claims import claim
-from experiments.models import Training, check_training, recipe_of, require_known, without
+from experiments.models import Training, check_training, recipe_of, require_clip, require_known, without
 from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
 from seqjax.report import Claim, Experiment
@@ -83,8 +83,7 @@ def check(config: Config) -> None:
     require_known("tasks", config.tasks, TASKS)
     require_known("bodies", config.bodies, BODIES)
     require_sizes(recorded_updates=config.recorded_updates, recorded_batch=config.recorded_batch)
-    if not config.clip > 0:
-        raise ValueError(f"clip must be above 0, got {config.clip}")
+    require_clip(config.clip)
 
 
 def recipe(config: Config, name: str, body: str) -> seqjax.Recipe:

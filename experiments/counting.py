@@ -21,7 +21,7 @@ import xarray as xr
 import seqjax
 from experiments.claims import claim
 from experiments.models import CELLS as UNITS
-from experiments.models import SOLVED, Training, check_training, recall_recipe, recipe_of, without
+from experiments.models import SOLVED, Training, check_training, recall_recipe, recipe_of, require_clip, without
 from experiments.watch import OPEN, looks_of, watch
 from seqjax.core import require_sizes
 from seqjax.report import Claim, Experiment
@@ -55,8 +55,7 @@ def check(config: Config) -> None:
     check_training(config)
     sizes = ("length", "recall_updates", "recall_length", "every")
     require_sizes(**{name: getattr(config, name) for name in sizes})
-    if not config.clip > 0:
-        raise ValueError(f"clip must be above 0, got {config.clip}")
+    require_clip(config.clip)
 
 
 def run(config: Config, point: Any) -> Any:

@@ -19,7 +19,15 @@ import numpy as np
 
 import seqjax
 from experiments.claims import claim
-from experiments.models import SOLVED, Training, check_training, recipe_of, require_known, without
+from experiments.models import (
+    SOLVED,
+    Training,
+    check_training,
+    recipe_of,
+    require_known,
+    require_positive,
+    without,
+)
 from seqjax.core import require_sizes
 from seqjax.init import Gaussian, with_init
 from seqjax.report import Claim, Experiment
@@ -58,9 +66,7 @@ def check(config: Config) -> None:
     require_known("ways", config.ways, WAYS)
     require_sizes(first_k=config.first_k, first_updates=config.first_updates, during_k=config.during_k)
     seqjax.tasks.delayed_xor(length=config.length, delay=config.delay)
-    for name in ("clip", "weight"):
-        if not 0 < getattr(config, name) < float("inf"):
-            raise ValueError(f"{name} must be above 0 and finite, got {getattr(config, name)}")
+    require_positive(clip=config.clip, weight=config.weight)
 
 
 def recipe(config: Config, start: str, way: str) -> seqjax.Recipe:

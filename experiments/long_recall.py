@@ -11,7 +11,6 @@ negative. It is trained at T = 100, then goes on, optimiser and all, at every gr
 them after each. Beside it, the same unit with chrono biases for T = 200, which is trained there from the start.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ import xarray as xr
 
 import seqjax
 from experiments.claims import claim
-from experiments.models import SOLVED, Training, check_training, recipe_of
+from experiments.models import SOLVED, Training, check_training, recipe_of, require_positive
 from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
 from seqjax.init import Chrono, with_init
@@ -58,9 +57,7 @@ def check(config: Config) -> None:
     require_sizes(more=config.more, **{f"lengths[{i}]": length for i, length in enumerate(config.lengths)})
     if min(*config.lengths, config.direct) < 3 or list(config.lengths) != sorted(set(config.lengths)):
         raise ValueError(f"lengths must grow from at least 3, for chrono biases, got {config.lengths}, {config.direct}")
-    for name in ("clip", "later_rate"):
-        if not 0 < getattr(config, name) < float("inf"):
-            raise ValueError(f"{name} must be above 0 and finite, got {getattr(config, name)}")
+    require_positive(clip=config.clip, later_rate=config.later_rate)
 
 
 def recipe(config: Config, longest: int, length: int, *, later: bool = False) -> seqjax.Recipe:
@@ -103,14 +100,14 @@ def solved(scores: Any) -> Rate:
     return rate(int((scores.fillna(0).values > SOLVED).sum()), scores.sizes["seed"])
 
 
-def reached(config: Config, dataset: Any, which: Callable[[int, int], bool]) -> int:
-    """The longest test that at least 19 of 20 seeds solve, of those where which(trained, test); 0 for none."""
+def unseen(config: Config, dataset: Any) -> int:
+    """The longest length that at least 19 of 20 seeds solve before they are trained at it; 0 for none."""
     lengths = config.lengths
     found = [
         test
         for trained in lengths
         for test in lengths
-        if which(trained, test) and solved(dataset.pushed.sel(trained=trained, test=test)).value >= MOST
+        if trained < test and solved(dataset.pushed.sel(trained=trained, test=test)).value >= MOST
     ]
     return max(found, default=0)
 
@@ -119,13 +116,13 @@ def claims(config: Config, dataset: Any) -> list[Claim]:
     """V11."""
     last, direct = config.lengths[-1], solved(dataset.direct.sel(test=config.direct))
     pushed = solved(dataset.pushed.sel(trained=last, test=last))
-    unseen = reached(config, dataset, lambda trained, test: trained < test)
+    longest = unseen(config, dataset)
     return [
         claim(
             "V11",
             measured=f"T = {last} solved by {pushed}; trained at T = {config.direct} from the start: {direct}",
             holds=pushed.value >= MOST and direct.high < pushed.low,
-            note=f"The longest T that as many solve without having been trained at it: {unseen or 'none'}.",
+            note=f"The longest T that as many solve without having been trained at it: {longest or 'none'}.",
         )
     ]
 

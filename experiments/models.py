@@ -44,8 +44,20 @@ class Training:
 def check_training(config: Training) -> None:
     """ValueError for sizes below 1 or a learning rate that is not above 0."""
     require_sizes(**{name: value for name, value in asdict(config).items() if name in SIZES})
-    if not 0 < config.learning_rate < float("inf"):
-        raise ValueError(f"learning_rate must be above 0 and finite, got {config.learning_rate}")
+    require_positive(learning_rate=config.learning_rate)
+
+
+def require_positive(**numbers: float) -> None:
+    """ValueError unless every named number is above 0 and finite."""
+    for name, number in numbers.items():
+        if not 0 < number < float("inf"):
+            raise ValueError(f"{name} must be above 0 and finite, got {number}")
+
+
+def require_clip(clip: float) -> None:
+    """ValueError unless a limit is above 0; infinity clips nothing."""
+    if not clip > 0:
+        raise ValueError(f"clip must be above 0, got {clip}")
 
 
 def require_known(name: str, given: tuple[str, ...], known: Any) -> None:
@@ -85,3 +97,8 @@ def order_scores(recipe: seqjax.Recipe, params: Any, keys: Any, length: int, exa
     fresh = seqjax.tasks.order(shortest=length, longest=length)
     at_length = replace(recipe, window=None, task=replace(recipe.task, held_out=fresh.held_out))
     return fetch(programs(at_length, plan_for(len(keys)))[2](examples)(params, test_keys(keys)))
+
+
+def spread(scores: np.ndarray) -> str:
+    """The range over seeds."""
+    return f"{scores.min():.3f} to {scores.max():.3f}"

@@ -19,7 +19,17 @@ import xarray as xr
 
 import seqjax
 from experiments.claims import claim
-from experiments.models import SOLVED, Training, check_training, order_scores, recipe_of, require_known, without
+from experiments.models import (
+    SOLVED,
+    Training,
+    check_training,
+    order_scores,
+    recipe_of,
+    require_clip,
+    require_known,
+    spread,
+    without,
+)
 from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
 from seqjax.processes import fetch
@@ -64,8 +74,7 @@ def check(config: Config) -> None:
     require_known("bodies", config.bodies, BODIES)
     sizes = {f"tests[{i}]": size for i, size in enumerate(config.tests)}
     require_sizes(gru_updates=config.gru_updates, embedding=config.embedding, draws=config.draws, **sizes)
-    if not config.clip > 0:
-        raise ValueError(f"clip must be above 0, got {config.clip}")
+    require_clip(config.clip)
 
 
 def run(config: Config, point: Any) -> Any:
@@ -137,15 +146,9 @@ def table(config: Config, dataset: Any) -> list[dict[str, str]]:
     for body in config.bodies:
         row = {"model": NAMES[body]}
         for length in config.tests:
-            row[f"{length} events"] = spread(dataset.score.sel(body=body, test=length))
-        rows.append(row | {"shuffled": spread(dataset.shuffled.sel(body=body))})
+            row[f"{length} events"] = spread(dataset.score.sel(body=body, test=length).fillna(0).values)
+        rows.append(row | {"shuffled": spread(dataset.shuffled.sel(body=body).fillna(0).values)})
     return rows
-
-
-def spread(scores: Any) -> str:
-    """The range over seeds; a failed one is 0."""
-    values = scores.fillna(0).values
-    return f"{values.min():.3f} to {values.max():.3f}"
 
 
 def figure(config: Config, dataset: Any) -> Any:

@@ -78,12 +78,13 @@ def measured(config: Config, body: str) -> xr.Dataset:
     T = config.marks[-1] + config.around
     params = network.init(jax.random.key(0), config.width, config.hidden, 2)
     xs = np.random.default_rng(1).normal(size=(T, config.width)).astype(np.float32)
-    step = partial(seqjax.streaming(network).step, params)
-    answers, states = streamed(step, seqjax.streaming(network).start(params), xs, config.marks)
+    stream = seqjax.streaming(network)
+    step = partial(stream.step, params)
+    answers, states = streamed(step, stream.start(params), xs, config.marks)
     whole = np.asarray(jax.jit(lambda xs: network.apply(params, xs).every)(xs))
     again = [timed(jax.jit(lambda xs: network.apply(params, xs).every[-1]), xs[:mark]) for mark in config.marks]
-    stream = side_by_side(step, states, {mark: xs[mark : mark + config.around] for mark in config.marks})
-    found = {"seconds": (("how", "mark"), [stream, again]), "difference": float(abs(answers - whole).max())}
+    kept = side_by_side(step, states, {mark: xs[mark : mark + config.around] for mark in config.marks})
+    found = {"seconds": (("how", "mark"), [kept, again]), "difference": float(abs(answers - whole).max())}
     return xr.Dataset(found, {"how": [*HOWS], "mark": list(config.marks)})
 
 

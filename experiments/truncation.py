@@ -27,7 +27,9 @@ from experiments.models import (
     order_scores,
     recall_recipe,
     recipe_of,
+    require_clip,
     require_known,
+    spread,
     without,
 )
 from seqjax.checkpoint import Checkpoints
@@ -68,8 +70,7 @@ def check(config: Config) -> None:
     require_sizes(length=config.length, order_window=config.order_window, embedding=config.embedding, **sizes)
     if max(config.windows) != config.length or len(set(config.windows)) < len(config.windows):
         raise ValueError(f"windows must end at length, the whole gradient, each once, got {config.windows}")
-    if not config.clip > 0:
-        raise ValueError(f"clip must be above 0, got {config.clip}")
+    require_clip(config.clip)
 
 
 def run(config: Config, point: Any) -> Any:
@@ -156,11 +157,6 @@ def table(config: Config, dataset: Any) -> list[dict[str, str]]:
 def window(k: int, T: int) -> str:
     """A window in words."""
     return "none" if k == T else str(k)
-
-
-def spread(scores: np.ndarray) -> str:
-    """The range over seeds."""
-    return f"{scores.min():.3f} to {scores.max():.3f}"
 
 
 def figure(config: Config, dataset: Any) -> Any:

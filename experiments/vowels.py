@@ -17,7 +17,7 @@ import numpy as np
 
 import seqjax
 from experiments.claims import claim
-from experiments.models import STANDARD, Training, check_training, recipe_of, require_known, without
+from experiments.models import STANDARD, Training, check_training, recipe_of, require_clip, require_known, without
 from seqjax.core import Cell
 from seqjax.init import with_init
 from seqjax.report import Claim, Experiment
@@ -50,8 +50,7 @@ def check(config: Config) -> None:
     """ValueError for settings that cannot be run, and where the data is not installed."""
     require_known("models", config.models, BODIES)
     check_training(config)
-    if not config.clip > 0:
-        raise ValueError(f"clip must be above 0, got {config.clip}")
+    require_clip(config.clip)
     rows = len(series("JapaneseVowels")[0].targets)
     if config.batch > rows:
         raise ValueError(f"batch must be at most the {rows} training utterances, got {config.batch}")

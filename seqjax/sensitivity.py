@@ -24,6 +24,16 @@ Score = Callable[..., Array]  # (predictions, targets) -> mean, such as `Task.sc
 Moved = tuple[Array, Array]  # of every row, which steps in which order, [B, T], and how many of them, [B]
 
 
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """Rows as they are, and how they are judged with their steps moved."""
+
+    run: Callable[..., tuple[Array, Array]]  # (order, lengths) -> outputs and scores
+    lengths: Array  # [B]
+    output: np.ndarray  # [B, K]
+    score: np.ndarray  # [B]
+
+
 @dataclass(frozen=True)
 class Change:
     """What a change of the rows did."""
@@ -65,21 +75,22 @@ def shuffle_test(
     that reads no last step, for a batch of less than two rows, and for one that is cut into segments by resets.
     """
     require_sizes(draws=draws)
-    lengths, T = lengths_of(network, batch), batch.xs.shape[1]
+    whole, T = unchanged(network, params, batch, score), batch.xs.shape[1]
+    lengths = whole.lengths
 
     def drawn(key: Array) -> Moved:
         places = jnp.where(mask_of(lengths, T), jax.random.uniform(key, (len(lengths), T)), 2)
         return jnp.argsort(places, axis=1), lengths  # stable, so that padding stays where it is
 
     moves = [drawn(k) for k in jax.random.split(key, draws)]
-    return compared(network, params, batch, score, moves, lengths >= 2)
+    return compared(whole, moves, lengths >= 2)
 
 
 def reversal_test(network: Network, params: NetworkParams, batch: Batch, score: Score) -> Change:
     """Every row's valid steps in reverse; errors as for `shuffle_test`."""
-    lengths, steps = lengths_of(network, batch), jnp.arange(batch.xs.shape[1])[None]
-    back = lengths[:, None] - 1 - steps
-    return compared(network, params, batch, score, [(jnp.where(back >= 0, back, steps), lengths)], lengths >= 2)
+    whole, steps = unchanged(network, params, batch, score), jnp.arange(batch.xs.shape[1])[None]
+    back = whole.lengths[:, None] - 1 - steps
+    return compared(whole, [(jnp.where(back >= 0, back, steps), whole.lengths)], whole.lengths >= 2)
 
 
 def truncation_test(
@@ -88,11 +99,10 @@ def truncation_test(
     """Only the last k events of every row, as rows of k steps, for every k of `ks`: how far back the answers need to
     look. A row of at most k stays as it is. Errors as for `shuffle_test`, and for a k below 1 and no k."""
     require_sizes(ks=len(ks), **{f"ks[{i}]": k for i, k in enumerate(ks)})
-    lengths = lengths_of(network, batch)
-    changes = {}
+    whole, changes = unchanged(network, params, batch, score), {}
     for k in ks:
-        kept = jnp.minimum(lengths, k)
-        changes[int(k)] = compared(network, params, batch, score, [from_step(batch, lengths - kept, kept)], lengths > k)
+        kept = jnp.minimum(whole.lengths, k)
+        changes[int(k)] = compared(whole, [from_step(batch, whole.lengths - kept, kept)], whole.lengths > k)
     return Truncation(changes)
 
 
@@ -101,10 +111,10 @@ def ablation_test(network: Network, params: NetworkParams, batch: Batch, score: 
     `shuffle_test`, and for another event."""
     if event not in ("first", "last"):
         raise ValueError(f'event must be "first" or "last", got {event!r}')
-    lengths = lengths_of(network, batch)
-    some = (lengths > 0).astype(lengths.dtype)
-    moved = from_step(batch, some if event == "first" else jnp.zeros_like(some), lengths - some)
-    return compared(network, params, batch, score, [moved], lengths > 0)
+    whole = unchanged(network, params, batch, score)
+    some = (whole.lengths > 0).astype(whole.lengths.dtype)
+    moved = from_step(batch, some if event == "first" else jnp.zeros_like(some), whole.lengths - some)
+    return compared(whole, [moved], whole.lengths > 0)
 
 
 def lengths_of(network: Network, batch: Batch) -> Array:
@@ -125,15 +135,18 @@ def from_step(batch: Batch, first: Array, lengths: Array) -> Moved:
     return jnp.minimum(first[:, None] + jnp.arange(T)[None], T - 1), lengths
 
 
-def compared(
-    network: Network, params: NetworkParams, batch: Batch, score: Score, moves: list[Moved], changed: Array
-) -> Change:
-    """The rows as they are, against the same rows with their steps moved."""
+def unchanged(network: Network, params: NetworkParams, batch: Batch, score: Score) -> Whole:
+    """The rows as they are; errors as for `shuffle_test`."""
     lengths = lengths_of(network, batch)
     network.steps(params, batch.xs, lengths=lengths)
     run = partial(judged, network, score, params, jnp.asarray(batch.xs), jnp.asarray(batch.targets))
     still = jnp.broadcast_to(jnp.arange(batch.xs.shape[1]), batch.xs.shape[:2])
-    output, before = (np.asarray(a, np.float64) for a in run(still, lengths))
+    return Whole(run, lengths, *(np.asarray(a, np.float64) for a in run(still, lengths)))
+
+
+def compared(whole: Whole, moves: list[Moved], changed: Array) -> Change:
+    """The rows as they are, against the same rows with their steps moved."""
+    run, output, before = whole.run, whole.output, whole.score
     outputs, after = (np.asarray(a, np.float64) for a in zip(*(run(*moved) for moved in moves), strict=True))
     moved_by, difference = np.abs(outputs - output), (after - before).mean(0)  # of what is equal, exactly 0
     return Change(

@@ -84,12 +84,16 @@ def split_of(events: Events, settings: Settings) -> Split:
         test=settings.test,
         by=settings.split,
     )
-    told: Any = events.targets
     for name, rows in parts._asdict().items():
-        inside = told.values[events.within(rows)] if told.question.per_event else told.values[rows]
-        if not known(inside).any():
+        if not known(answers_in(events, rows)).any():
             raise ValueError(f"no answer is known in the {name} part of {len(rows)} sequences: enlarge its share")
     return parts
+
+
+def answers_in(events: Events, rows: np.ndarray) -> np.ndarray:
+    """The answers, as they were read, of some sequences or of their events."""
+    told: Any = events.targets
+    return told.values[events.within(rows)] if told.question.per_event else told.values[rows]
 
 
 def answers_of(events: Events, parts: Split) -> tuple[np.ndarray, tuple[float, float]]:
@@ -97,7 +101,7 @@ def answers_of(events: Events, parts: Split) -> tuple[np.ndarray, tuple[float, f
     told: Any = events.targets
     if told.question.classes:
         return told.values.astype(np.int32), (0.0, 1.0)
-    train = told.values[events.within(parts.train)] if told.question.per_event else told.values[parts.train]
+    train = answers_in(events, parts.train)
     train = train[known(train)]
     mean, sd = float(train.mean()), float(train.std())
     if not 0 < sd < float("inf"):
