@@ -31,6 +31,13 @@ class Translation:
     decoder: Run
 
 
+@dataclass(frozen=True, repr=False)
+class EncoderDecoder(Network):
+    """A network of pairs, which knows its design, so that it can be decoded from."""
+
+    design: Any = None
+
+
 @factory
 def encoder_decoder(
     cell: Cell,
@@ -47,7 +54,7 @@ def encoder_decoder(
     shared: bool = False,
     dropout: Dropout | None = None,
     head: Callable[[Array, int, int], Dense] = uniform_head,
-) -> Network:
+) -> EncoderDecoder:
     """A network of pairs: an encoder of one kind of cell, and a decoder that starts from its last state.
 
     embedding        width of both embeddings, drawn from N(0, 1); `shared` makes them one
@@ -67,7 +74,7 @@ def encoder_decoder(
     return network_of_pairs(Design(cell, writer, layers, deep, *options))
 
 
-def network_of_pairs(design: Design) -> Network:
+def network_of_pairs(design: Design) -> EncoderDecoder:
     """The network of a design."""
     body = Body(
         name=design.name,
@@ -77,7 +84,8 @@ def network_of_pairs(design: Design) -> Network:
         run=refuse,
         about=design.about,
     )
-    return Network(body, "pair", "every", partial(init, design), partial(forward, design), design.dropout)
+    run = partial(forward, design)
+    return EncoderDecoder(body, "pair", "every", partial(init, design), run, design.dropout, design)
 
 
 def refuse(*args: Any, **options: Any) -> Any:
@@ -104,15 +112,15 @@ def forward(
             raise ValueError(f"{name} means nothing in an encoder-decoder, whose Pair says all of it: leave it out")
     body, nudge = params.body, perturb or Nudge()
     keys: Any = (None, None) if key is None else jax.random.split(key)
-    encoder, memory, first = read(design, body, xs, nudge, keys[0])
+    encoder, memory, first = read(design, body, xs.source, xs.source_mask, nudge, keys[0])
     run, ys = decode(design, body, params.head, memory, first, xs, nudge.decoder, keys[1])
     return Output(jax.vmap(partial(affine, params.head))(ys), None, Translation(encoder, run))
 
 
 def read(
-    design: Design, params: TranslatorParams, pair: Pair, nudge: Nudge, key: Array | None = None
+    design: Design, params: TranslatorParams, source: Array, mask: Array, nudge: Nudge, key: Array | None = None
 ) -> tuple[StackTrace, Memory | None, tuple[State, ...]]:
     """All that the decoder starts from: the encoder's trace, what there is to attend to, and its own first states."""
-    trace, ys = encode(design, params, pair.source, pair.source_mask, nudge, key)
-    memory = None if params.align is None else memory_of(params.align, ys, pair.source_mask)
+    trace, ys = encode(design, params, source, mask, nudge, key)
+    memory = None if params.align is None else memory_of(params.align, ys, mask)
     return trace, memory, handed_over(design, params, trace.final)
