@@ -52,7 +52,7 @@ def attend(params: Alignment, memory: Memory, s: Array) -> tuple[Array, Array]:
     """The context [F, B] and the weights [S, B] of a state s [H, B]; zeros for a row with nothing to attend to."""
     z = jnp.tanh(memory.keys + (params.W @ s)[None])
     weights = masked_softmax((params.v[None, :, None] * z).sum(1), memory.mask)
-    return (weights[:, None] * memory.values).sum(0), weights
+    return jnp.einsum("sfb,sb->fb", memory.values, weights), weights
 
 
 def masked_softmax(e: Array, mask: Array) -> Array:

@@ -19,6 +19,7 @@ from seqjax.pairs import Pair
 from seqjax.seq2seq.attention import Memory, attend
 from seqjax.seq2seq.design import Design
 from seqjax.seq2seq.encoder import embedded
+from seqjax.seq2seq.hoisted import attended, fits
 from seqjax.seq2seq.params import TranslatorParams
 from seqjax.sequences import masked, select
 from seqjax.stack import scan_stack
@@ -56,7 +57,12 @@ def decode(
         run = Run(stack.ys, tuple(trace.after for trace in stack.traces), stack.final, None)
         return run, drop_between(design.dropout, keys[2], run.ys)
     factors = factors_of(design.dropout, key, params, head, len(xs), xs.shape[-1])
-    run = in_turn(design.decoder, params, head, memory, first, pair, xs, factors, nudge)
+    if pair.own is None and fits(design.decoder, params, memory.values, first, xs):
+        final, seen = attended(design.decoder, params, memory, first, xs, pair.mask, factors[:-1], nudge)
+        ys = masked(joined(seen.shown, seen.context, axis=1), pair.mask)
+        run = Run(ys, seen.after, final, masked(seen.read.values, pair.mask))
+    else:
+        run = in_turn(design.decoder, params, head, memory, first, pair, xs, factors, nudge)
     return run, run.ys if factors[-1] is None else run.ys * factors[-1]
 
 
@@ -112,9 +118,9 @@ def one_step(
     return tuple(new), joined(read, context), weights
 
 
-def joined(y: Array, context: Array | None) -> Array:
+def joined(y: Array, context: Array | None, axis: int = 0) -> Array:
     """[y; context], where there is one."""
-    return y if context is None else jnp.concatenate([y, context])
+    return y if context is None else jnp.concatenate([y, context], axis=axis)
 
 
 def chosen(head: Dense, seen: Array, factor: Array | None) -> Array:
