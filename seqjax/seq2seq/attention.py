@@ -1,6 +1,6 @@
 """Additive attention over what the encoder shows (Bahdanau, Cho and Bengio 2015, section 3.1 and appendix A.1.2):
 
-    e_tj = v · tanh(W s_{t-1} + U h_j)        α_t = softmax over the valid j        c_t = Σ_j α_tj h_j
+e_tj = v · tanh(W s_{t-1} + U h_j)        α_t = softmax over the valid j        c_t = Σ_j α_tj h_j
 """
 
 from dataclasses import dataclass

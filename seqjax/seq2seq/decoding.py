@@ -1,6 +1,5 @@
-"""Answers of an encoder-decoder: greedy, sampled, and by beam search; jitted, in batches, each row stopping by itself."""
+"""Answers of an encoder-decoder: greedy, sampled, and by beam search; jitted, in batches, each row on its own."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,7 +19,6 @@ from seqjax.seq2seq.encoder import Nudge, embedded
 from seqjax.seq2seq.model import EncoderDecoder, read
 from seqjax.seq2seq.writing import (
     Decoded,
-    Sampling,
     drawing,
     is_number,
     likeliest,
@@ -30,8 +28,6 @@ from seqjax.seq2seq.writing import (
     written,
 )
 from seqjax.sequences import add_batch, batch_last, checked_mask, drop_batch
-
-Way = Callable[..., Decoded]  # (step, fixed, carry, token) -> what is written
 
 
 def greedy(

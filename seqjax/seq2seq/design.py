@@ -10,7 +10,7 @@ import jax
 from jax import Array
 
 from seqjax.core import Cell, State, require_cell, require_sizes, require_switches
-from seqjax.dense import Dense, uniform_head
+from seqjax.dense import Dense
 from seqjax.dropout import Dropout
 
 SIZES = ("embedding", "layers", "decoder_layers", "encoder_hidden", "attention")

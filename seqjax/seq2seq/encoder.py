@@ -33,8 +33,8 @@ def embedded(table: Array, tokens: Array, mask: Array | None = None) -> Array:
 
 def turned(array: Array, mask: Array) -> Array:
     """[S, .., B] with every row's steps up to its last valid one in reverse; twice is as before."""
-    n, S = ends(mask, *mask.shape)[None], jnp.arange(mask.shape[0])[:, None]
-    order = jnp.where(S < n, n - 1 - S, S)
+    n, place = ends(mask, *mask.shape)[None], jnp.arange(mask.shape[0])[:, None]
+    order = jnp.where(place < n, n - 1 - place, place)
     order = order.reshape(order.shape[0], *[1] * (array.ndim - 2), order.shape[1])
     return jnp.take_along_axis(array, order, axis=0)
 

@@ -26,7 +26,9 @@ def edit_distance(given: Sequence[Hashable], wanted: Sequence[Hashable]) -> int:
     return row[-1]
 
 
-def error_rates(answers: Sequence[Sequence[Hashable]], references: Sequence[Sequence[Sequence[Hashable]]]) -> ErrorRates:
+def error_rates(
+    answers: Sequence[Sequence[Hashable]], references: Sequence[Sequence[Sequence[Hashable]]]
+) -> ErrorRates:
     """Rates of errors of answers [n], each against the nearest of its references: any of several will do.
 
     The symbol error rate is a ratio of sums; its interval is Student's of the rows' parts in it, linearised. Raises

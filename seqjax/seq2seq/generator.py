@@ -41,7 +41,7 @@ def generate(
     top_k: int | None = None,
     top_p: float | None = None,
 ) -> tuple[Decoded, Any]:
-    """What a network of tokens that reads "every" step writes after a prompt [P] or [B, P], and the state to go on from.
+    """What a network of tokens that reads "every" step writes after a prompt [P] or [B, P]; and the state to go on.
 
     key      of the draws, as for `sample`; None for the likeliest symbol at every step
     lengths  [B] symbols of every prompt, at least one each
@@ -108,7 +108,7 @@ def going_on(
     end: int | None,
     top_k: int | None,
 ) -> tuple[Decoded, Any]:
-    """Read the prompt [P, B] up to its last symbol, and write from there: what is written, and the state, batch last."""
+    """Read the prompt [P, B] up to its last symbol, and write from there; the state is batch last."""
     P, B = prompt.shape
     lengths = jnp.full(B, P) if mask is None else mask.sum(0)
     token = jnp.take_along_axis(prompt, lengths[None] - 1, axis=0)[0]

@@ -77,7 +77,9 @@ class Vocabulary:
         if not len(sequence) and not empty:
             raise ValueError(f"every sequence must hold a symbol, got none in row {row}")
         if limit is not None and len(sequence) > limit:
-            raise ValueError(f"sequences must hold at most {limit} symbols, the limit, got {len(sequence)} in row {row}")
+            raise ValueError(
+                f"sequences must hold at most {limit} symbols, the limit, got {len(sequence)} in row {row}"
+            )
         for symbol in sequence:
             if symbol not in self.numbers:
                 raise ValueError(f"row {row} holds {symbol!r}, which is none of the vocabulary's {len(self)} symbols")
@@ -93,6 +95,8 @@ class Vocabulary:
         if tokens.ndim != 2 or ((tokens < 0) | (tokens >= len(self))).any():
             raise ValueError(f"tokens must be [B, T] in 0..{len(self) - 1}, got shape {list(tokens.shape)}, or others")
         stops = [self.end_number, self.pad_number]
-        ends = np.where(np.isin(tokens, stops), np.arange(tokens.shape[1]), tokens.shape[1]).min(1, initial=tokens.shape[1])
+        ends = np.where(np.isin(tokens, stops), np.arange(tokens.shape[1]), tokens.shape[1]).min(
+            1, initial=tokens.shape[1]
+        )
         ends = ends if lengths is None else np.minimum(ends, np.asarray(lengths))
         return [[self.symbols[n] for n in row[:end]] for row, end in zip(tokens, ends, strict=True)]
