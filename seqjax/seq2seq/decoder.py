@@ -57,7 +57,7 @@ def decode(
         run = Run(stack.ys, tuple(trace.after for trace in stack.traces), stack.final, None)
         return run, drop_between(design.dropout, keys[2], run.ys)
     factors = factors_of(design.dropout, key, params, head, len(xs), xs.shape[-1])
-    if pair.own is None and fits(design.decoder, params, memory.values, first, xs):
+    if memory is not None and pair.own is None and fits(design.decoder, params, memory.values, first, xs):
         final, seen = attended(design.decoder, params, memory, first, xs, pair.mask, factors[:-1], nudge)
         ys = masked(joined(seen.shown, seen.context, axis=1), pair.mask)
         run = Run(ys, seen.after, final, masked(seen.read.values, pair.mask))

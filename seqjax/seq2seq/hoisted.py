@@ -81,7 +81,8 @@ def attended(
     nudge: Any,
 ) -> tuple[tuple[State, ...], Seen]:
     """The decoder over what it is fed, xs [T, E, B]: its final states, and what happened."""
-    own, E, align = [layer.forward for layer in params.decoder], xs.shape[1], params.align
+    own, E = [layer.forward for layer in params.decoder], xs.shape[1]
+    align: Any = params.align
     drop = drops[0]
     below = replace(own[0], W_ih=own[0].W_ih[:, :E])
     us = over_time(cell.project)(below, times(xs, None if drop is None else drop[:, :E]))

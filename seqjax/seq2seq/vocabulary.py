@@ -94,9 +94,7 @@ class Vocabulary:
         tokens = np.asarray(tokens)
         if tokens.ndim != 2 or ((tokens < 0) | (tokens >= len(self))).any():
             raise ValueError(f"tokens must be [B, T] in 0..{len(self) - 1}, got shape {list(tokens.shape)}, or others")
-        stops = [self.end_number, self.pad_number]
-        ends = np.where(np.isin(tokens, stops), np.arange(tokens.shape[1]), tokens.shape[1]).min(
-            1, initial=tokens.shape[1]
-        )
+        T, stops = tokens.shape[1], [self.end_number, self.pad_number]
+        ends = np.where(np.isin(tokens, stops), np.arange(T), T).min(1, initial=T)
         ends = ends if lengths is None else np.minimum(ends, np.asarray(lengths))
         return [[self.symbols[n] for n in row[:end]] for row, end in zip(tokens, ends, strict=True)]

@@ -118,7 +118,7 @@ def row_keys(key: Array, B: int) -> Array:
 def require_writing(limit: Any, end: Any, K: int) -> None:
     """ValueError for a limit below 1, and for an end symbol that is not one of the K."""
     require_sizes(limit=limit)
-    if isinstance(end, bool) or not isinstance(end, Integral) or not 0 <= end < K:
+    if isinstance(end, bool) or not isinstance(end, Integral) or not 0 <= int(end) < K:
         raise ValueError(f"end must be the number of a symbol, 0..{K - 1}, got {end!r}")
 
 
@@ -126,7 +126,7 @@ def require_sampling(temperature: Any, top_k: Any, top_p: Any, K: int) -> Sampli
     """How to sample; ValueError for a temperature of 0 or below, and for what keeps no symbol or more than all K."""
     if not is_number(temperature) or not 0 < temperature < float("inf"):
         raise ValueError(f"temperature must be a number above 0 (towards 0, use greedy), got {temperature!r}")
-    if top_k is not None and (isinstance(top_k, bool) or not isinstance(top_k, Integral) or not 1 <= top_k <= K):
+    if top_k is not None and (isinstance(top_k, bool) or not isinstance(top_k, Integral) or not 1 <= int(top_k) <= K):
         raise ValueError(f"top_k must be a whole number from 1 to the {K} symbols, or None, got {top_k!r}")
     if top_p is not None and (not is_number(top_p) or not 0 < top_p <= 1):
         raise ValueError(f"top_p must be above 0 and at most 1, or None, got {top_p!r}")

@@ -18,8 +18,11 @@ from seqjax.tasks.task import Batch, Task
 
 DATE_SOURCE = " ,./0123456789abcdefghijklmnopqrstuvwxyz"  # source symbols, in the order of their numbers
 DATE_TARGET = "-0123456789"  # target symbols; the one after them is the end symbol
-MONTHS = "january february march april may june july august september october november december".split()
-DAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
+MONTHS = [
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+]
+DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
 FORMATS = (
     ("month", " ", "day", ", ", "year"),
     ("day", " ", "month", " ", "year"),
@@ -118,7 +121,7 @@ def sizes(every: list[str]) -> Array:
 
 
 def in_a_row(pieces: Array, lengths: Array, T: int) -> tuple[Array, Array]:
-    """Pieces [P, W] of their lengths [P], one after the other, as [T] with anything behind, and the length of it all."""
+    """Pieces [P, W] of their lengths [P], one after the other as [T], anything behind, and their whole length."""
     ends = jnp.cumsum(lengths)
     steps = jnp.arange(T)
     piece = jnp.minimum((steps[:, None] >= ends[None]).sum(1), len(ends) - 1)
