@@ -70,11 +70,12 @@ def test_the_loop_without_its_weight_gradients_is_the_loop(name, monkeypatch):
     key = None if network.dropout is None else jax.random.key(2)
     params = noise_like(network.init, D, H, K, scale=0.6)
     one = partial(loss, network, pair=pair, key=key)
-    fast, tangent = jax.jit(lambda p: (jax.value_and_grad(one)(p), jax.jvp(one, (p,), (p,))[1]))(params)
+    fast = jax.jit(jax.grad(one))(params)
+    if name == "norm":
+        along = sum((g * p).sum() for g, p in zip(jax.tree.leaves(fast), jax.tree.leaves(params), strict=True))
+        close(jax.jit(lambda p: jax.jvp(one, (p,), (p,))[1])(params), along, 1e-9)
     monkeypatch.setattr(decoder, "fits", lambda *given: False)
-    close(fast, jax.jit(lambda p: jax.value_and_grad(one)(p))(params), 1e-9)
-    along = sum((g * p).sum() for g, p in zip(jax.tree.leaves(fast[1]), jax.tree.leaves(params), strict=True))
-    close(tangent, along, 1e-9)
+    close(fast, jax.jit(lambda p: jax.grad(one)(p))(params), 1e-9)
 
 
 @pytest.mark.parametrize("name", ["handed", "attending", "in-turn"])
