@@ -4,12 +4,16 @@ e_tj = v · tanh(W s_{t-1} + U h_j)        α_t = softmax over the valid j      
 """
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from seqjax.sequences import masked
+
+SLICES = 64  # source steps up to which a sum over them is written out
 
 
 @jax.tree_util.register_dataclass
@@ -50,9 +54,30 @@ def memory_of(params: Alignment, ys: Array, mask: Array) -> Memory:
 
 def attend(params: Alignment, memory: Memory, s: Array) -> tuple[Array, Array]:
     """The context [F, B] and the weights [S, B] of a state s [H, B]; zeros for a row with nothing to attend to."""
-    z = jnp.tanh(memory.keys + (params.W @ s)[None])
-    weights = masked_softmax((params.v[None, :, None] * z).sum(1), memory.mask)
+    weights = masked_softmax(score(params.v, memory.keys, params.W @ s), memory.mask)
     return jnp.einsum("sfb,sb->fb", memory.values, weights), weights
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def spread(q: Array, S: int) -> Array:
+    """q [A, B] for every source step, [S, A, B].
+
+    On the way back that is a sum over S. XLA's CPU reduction over a leading axis strides through memory, and took 20
+    times as long as the sum of slices that the transpose of a stack is (S = 9, A = B = 256).
+    """
+    return jnp.broadcast_to(q[None], (S, *q.shape))
+
+
+@spread.defjvp
+def spread_rule(S: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
+    """The same map of the tangent; of long sources as a broadcast, so that the program does not grow with S."""
+    (q,), (dq,) = primals, tangents
+    return spread(q, S), jnp.stack([dq] * S) if S <= SLICES else jnp.broadcast_to(dq[None], (S, *dq.shape))
+
+
+def score(v: Array, keys: Array, q: Array) -> Array:
+    """e [S, B] of keys U h_j [S, A, B] and a query W s [A, B]."""
+    return (v[None, :, None] * jnp.tanh(keys + spread(q, len(keys)))).sum(1)
 
 
 def masked_softmax(e: Array, mask: Array) -> Array:

@@ -20,7 +20,7 @@ from jax import Array
 from seqjax.core import Cell, State
 from seqjax.gated import project, recur
 from seqjax.gated import shown as show
-from seqjax.seq2seq.attention import Memory, masked_softmax
+from seqjax.seq2seq.attention import Memory, masked_softmax, score
 from seqjax.seq2seq.params import TranslatorParams
 from seqjax.sequences import batch_first, select
 from seqjax.unroll import over_batch, over_time
@@ -191,7 +191,7 @@ def one_step(
     """One step through all layers."""
     shown = over_batch(cell.read)(rest.vectors[-1], states[-1])
     q = add(pushed(weights.query, turned.query, shown), delta and delta.query)
-    α = masked_softmax((rest.v[None, :, None] * jnp.tanh(rest.keys + q[None])).sum(1), source_mask)
+    α = masked_softmax(score(rest.v, rest.keys, q), source_mask)
     context = add(jnp.einsum("bsf,bs->bf", turned.values, α.T).T, delta and delta.values)
     reads, used, new, y = [times(context, drops[0])], [], [], shown
     u = u + add(pushed(weights.context, turned.context, reads[0]), delta and delta.context)
