@@ -1,6 +1,6 @@
 """seqjax: recurrent sequence models in JAX; how far back they can learn, measured."""
 
-from seqjax import events, filters, fit, init, processes, tasks
+from seqjax import events, filters, fit, init, processes, seq2seq, tasks
 from seqjax.adjoints import Adjoints, pullback
 from seqjax.bodies import convolutional, cut_rows, pooled, wavenet, windowed
 from seqjax.body import Body
@@ -38,6 +38,7 @@ from seqjax.plan import Plan
 from seqjax.profile import Profile, direct_path, gradient_profile, input_profile
 from seqjax.remedies import FlossHistory, floss, floss_first, flossing, omega, soft_constraint
 from seqjax.sensitivity import Change, Truncation, ablation_test, reversal_test, shuffle_test, truncation_test
+from seqjax.seq2seq import Vocabulary, encoder_decoder
 from seqjax.serving import Live, Prediction, Predictions, predict
 from seqjax.spectrum import recurrent_blocks, singular_values, spectral_radius, with_spectral_radius
 from seqjax.stack import Layer, init_stack, unroll_stack

@@ -43,6 +43,19 @@ def accuracy(logits: Array, targets: Array, mask: Array | None = None) -> Array:
     return masked_mean(jnp.where(jnp.isfinite(logits).all(-1), right, jnp.nan), mask)
 
 
+def whole(logits: Array, targets: Array, mask: Array | None = None) -> Array:
+    """Share of rows [B] whose logits [B, T, K] are right, as for `accuracy`, at every valid step [B, T] at once.
+
+    Under teacher forcing that is the share which greedy decoding gets right: where every choice so far was right, what
+    is fed is what was chosen. A row without a valid step does not count.
+    """
+    logits, targets = cleaned(logits, targets, mask)
+    right = logits.argmax(-1) == targets
+    rows = (right if mask is None else right | ~mask).all(-1).astype(logits.dtype)
+    sound = jnp.isfinite(logits).all((-1, -2))
+    return masked_mean(jnp.where(sound, rows, jnp.nan), None if mask is None else mask.any(-1))
+
+
 def squared_error(outputs: Array, targets: Array, mask: Array | None = None) -> Array:
     """Mean squared error of outputs [..., 1] against numbers [...]."""
     outputs, targets = cleaned(outputs, targets, mask)

@@ -13,6 +13,7 @@ from seqjax.body import Body
 from seqjax.core import Cell, factory, require_sizes
 from seqjax.dense import Dense, affine, uniform_head
 from seqjax.dropout import Dropout
+from seqjax.pairs import pair_steps
 from seqjax.sequences import Steps, batch_first, drop_batch, steps_of
 from seqjax.stack import recurrent
 
@@ -45,7 +46,7 @@ class Network:
     """A model as a record of pure functions; sizes live in the params only."""
 
     body: Body
-    inputs: str  # one of INPUTS
+    inputs: str  # one of INPUTS, or "pair" of an encoder-decoder
     readout: str  # one of READOUTS
     init: Callable[[Array, int, int, int], NetworkParams]  # (key, D, H, K) -> params
     forward: Callable[..., Output]  # (params, xs, mask, perturb, ...) -> Output, time first and batch last
@@ -82,11 +83,15 @@ class Network:
 
     def steps(self, params: NetworkParams, xs: Array, *, lengths: Any = None, mask: Any = None) -> Steps:
         """Check one sequence or a batch and take it to the inside layout: tokens [T] or [B, T] for one-hot and
-        embedding, else vectors [.., T, D].
+        embedding, a Pair for pairs, else vectors [.., T, D].
 
         Raises ValueError as `unroll` does, for tokens outside the alphabet, for vectors of another width, and for T = 0
         where a last step is read.
         """
+        if self.inputs == "pair":
+            if lengths is not None or mask is not None:
+                raise ValueError("a Pair holds its own masks: leave lengths and mask out")
+            return pair_steps(xs, self.width(params), params.head.W.shape[0])
         rank, size = 2 if self.inputs == "vector" else 1, self.width(params)
         steps = steps_of(xs, rank=rank, lengths=lengths, mask=mask, size=size)
         if rank == 2 and steps.xs.shape[1] != size:

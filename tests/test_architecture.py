@@ -24,15 +24,16 @@ RANKS = {
         "aside",
         "versions",
     ),
-    1: ("checkpoint", "gated", "dropout", "gradients", "horizon", "parallel", "progress", "spectrum", "sweep", "tasks"),
-    2: ("body", "cells", "clipping", "conv", "events", "filters", "init", "unroll"),
+    1: ("checkpoint", "gated", "dropout", "gradients", "horizon", "pairs", "parallel", "progress", "spectrum", "sweep"),
+    2: ("body", "cells", "clipping", "conv", "events", "filters", "init", "tasks", "unroll"),
     3: ("stack", "adjoints", "superposition"),
     4: ("jacobian", "layerwise", "network", "deep", "bptt", "interop"),
     5: ("bodies", "cost", "lyapunov", "streaming", "profile", "sensitivity"),
-    6: ("train",),
-    7: ("report", "survey", "remedies", "model"),
-    8: ("fit", "serving"),
-    9: ("cli",),
+    6: ("seq2seq",),
+    7: ("train",),
+    8: ("report", "survey", "remedies", "model"),
+    9: ("fit", "serving"),
+    10: ("cli",),
 }
 RANK = {name: rank for rank, names in RANKS.items() for name in names}
 LIBRARY = sorted(PACKAGE.rglob("*.py"))

@@ -190,8 +190,8 @@ def test_chance_in_classification_is_the_largest_class():
         (lambda: adding(length=1), "at least 2"),
         (lambda: adding(length=2.5), "length must be"),
         (
-            lambda: task_named("copying"),
-            "'copying': known tasks are adding, agreement, copy, counting, delayed_xor, digits, echo",
+            lambda: task_named("copies"),
+            "'copies': known tasks are adding, agreement, copy, copying, counting, dates, delayed_xor, digits, echo",
         ),
     ],
 )

@@ -7,12 +7,15 @@ from seqjax.tasks.aeon import published, recorded, series, vowels
 from seqjax.tasks.agreement import agreement, sentence
 from seqjax.tasks.arrays import classification
 from seqjax.tasks.copy import copy
+from seqjax.tasks.copying import copying, reversing
 from seqjax.tasks.counting import counting
+from seqjax.tasks.dates import DATE_SOURCE, DATE_TARGET, dates
 from seqjax.tasks.delayed_xor import delayed_xor
 from seqjax.tasks.digits import digit_images, digits
 from seqjax.tasks.echo import echo
 from seqjax.tasks.nonlinear import best_linear_error, gate, latch, threshold
 from seqjax.tasks.order import order
+from seqjax.tasks.pairs import paired, scheduled_sampling
 from seqjax.tasks.parity import parity
 from seqjax.tasks.plant import plant
 from seqjax.tasks.recall import recall
@@ -38,9 +41,14 @@ TASKS: dict[str, Callable[..., Task]] = {
     "copy": copy,
     "delayed_xor": delayed_xor,
     "digits": digits,
+    "copying": copying,
+    "reversing": reversing,
+    "dates": dates,
 }
 
 __all__ = [
+    "DATE_SOURCE",
+    "DATE_TARGET",
     "TASKS",
     "Batch",
     "Task",
@@ -49,7 +57,9 @@ __all__ = [
     "best_linear_error",
     "classification",
     "copy",
+    "copying",
     "counting",
+    "dates",
     "delayed_xor",
     "digit_images",
     "digits",
@@ -57,12 +67,15 @@ __all__ = [
     "gate",
     "latch",
     "order",
+    "paired",
     "parity",
     "plant",
     "published",
     "recall",
     "recorded",
     "regime",
+    "reversing",
+    "scheduled_sampling",
     "sentence",
     "series",
     "task_named",

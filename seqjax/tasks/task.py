@@ -13,7 +13,7 @@ from jax import Array
 class Batch:
     """Sequences with their targets."""
 
-    xs: Any  # [B, T] tokens or [B, T, D] vectors
+    xs: Any  # [B, T] tokens, [B, T, D] vectors, or a Pair
     targets: Any  # [B] for a task read at the last step, [B, T] for one read at every step
     lengths: Any = None  # [B]; None where every row is full
     scored: Any = None  # [B, T] bool, where an answer counts in a task read at every step; None at every valid one
@@ -27,10 +27,10 @@ class Task:
     name: str
     draw: Callable[[Array, Array, int], Batch]  # (key, update, batch) -> the training batch of one update
     held_out: Callable[[Array, int], Batch]  # (key, examples) -> data to test on
-    inputs: str  # how a network takes xs: "onehot" or "vector"
+    inputs: str  # how a network takes xs: "onehot", "vector" or "pair"
     readout: str  # where it answers: "last" or "every"
-    D: int
-    K: int
+    D: int  # numbers a step, or symbols; of pairs, source symbols
+    K: int  # outputs; of pairs, target symbols
     loss: Callable[..., Array]  # (predictions, targets, mask) -> mean
     score: Callable[..., Array]  # the same, larger is better, at most 1
     chance: float  # score of the best answer that ignores the input

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import product
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +17,7 @@ from seqjax.checkpoint import about, leaves, name_of, reading
 from seqjax.core import Cell, Params
 from seqjax.dropout import Dropout
 from seqjax.network import Network, network
+from seqjax.seq2seq import encoder_decoder
 
 PARAMS = "0.params."  # where a training's checkpoint holds them
 
@@ -49,7 +51,8 @@ def saved(folder: str | os.PathLike[str], *, run: int = 0, step: int | None = No
     found = {name: leaf[run] for name, leaf in found.items()}
     made = rebuilt(said, found)
     if made is None:
-        what = f"a cell {said['cell']!r}" if "cell" in said else f"a body {said.get('body')!r}"
+        made_with = [said["cell"]] if "cell" in said else list(said.get("cells", {}).values())
+        what = f"a cell {' or '.join(map(repr, made_with))}" if made_with else f"a body {said.get('body')!r}"
         raise ValueError(f"{folder} is of {what} that seqjax does not have: restore it by a template")
     return Saved(*made, at)
 
@@ -82,10 +85,19 @@ def candidates(said: Mapping[str, Any], found: Mapping[str, np.ndarray]) -> list
     options["embedding"] = found["embed"].shape[1] if "embed" in found else None
     if said["dropout"] is not None:
         options["dropout"] = Dropout(**said["dropout"])
+    if said.get("body") == "encoder_decoder":
+        return of_pairs(said, options)
     if "cell" not in said:
         made = {name: tuple(v) if isinstance(v, list) else v for name, v in said.get("options", {}).items()}
         return [BODIES[said["body"]](**made, **options)] if said.get("body") in BODIES else []
     return [made_of(cell, said, found, options) for cell in cells_called(said["cell"])]
+
+
+def of_pairs(said: Mapping[str, Any], options: Mapping[str, Any]) -> list[Network]:
+    """Encoder-decoders."""
+    kinds = product(*(cells_called(said["cells"][name]) for name in ("cell", "decoder")))
+    given: dict[str, Any] = said["options"] | {"dropout": options.get("dropout")}
+    return [encoder_decoder(cell, decoder=decoder, **given) for cell, decoder in kinds]
 
 
 def made_of(cell: Cell, said: Mapping[str, Any], found: Mapping[str, np.ndarray], options: dict[str, Any]) -> Network:

@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec
 from seqjax.network import Network, NetworkParams, Output
 from seqjax.tasks.task import Batch, Task
 from seqjax.train.recipe import Recipe
+from seqjax.unroll import batch_size
 
 
 def sharded(recipe: Recipe, shards: int) -> Recipe:
@@ -48,7 +49,7 @@ def split_forward(network: Network, shards: int) -> Callable[..., Output]:
 
     def forward(
         params: NetworkParams,
-        xs: Array,
+        xs: Any,
         mask: Array | None = None,
         perturb: Any = None,
         key: Array | None = None,
@@ -60,7 +61,7 @@ def split_forward(network: Network, shards: int) -> Callable[..., Output]:
             return network.forward(params, xs, mask, perturb, key, state, reset)
 
         given = (xs, mask, perturb, state, reset)
-        if key is not None or xs.shape[-1] % shards:
+        if key is not None or batch_size(xs) % shards:
             return run(params, given)
         specs = jax.tree.map(last, (given, jax.eval_shape(run, params, given)))
         return jax.shard_map(
