@@ -37,9 +37,14 @@ def error_rates(
     if len(answers) != len(references) or not len(answers):
         raise ValueError(f"references must be one list for each answer, got {len(references)} for {len(answers)}")
     nearest = [closest(row, *pair) for row, pair in enumerate(zip(answers, references, strict=True))]
-    edits, lengths = np.array(nearest, float).T
+    edits, lengths = np.array(nearest).T
     if not lengths.sum():
         raise ValueError("references must hold a symbol, so that there is something to count errors over; got none")
+    return rates_of(edits, lengths)
+
+
+def rates_of(edits: np.ndarray, lengths: np.ndarray) -> ErrorRates:
+    """Rates of edits [n] of references with so many symbols [n]."""
     share = edits.sum() / lengths.sum()
     parts = share + (edits - share * lengths) / lengths.mean()
     return ErrorRates(mean(parts), rate(int((edits > 0).sum()), len(edits)))

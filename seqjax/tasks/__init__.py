@@ -6,6 +6,7 @@ from seqjax.tasks.adding import adding
 from seqjax.tasks.aeon import published, recorded, series, vowels
 from seqjax.tasks.agreement import agreement, sentence
 from seqjax.tasks.arrays import classification
+from seqjax.tasks.characters import characters
 from seqjax.tasks.copy import copy
 from seqjax.tasks.copying import copying, reversing
 from seqjax.tasks.counting import counting
@@ -18,6 +19,7 @@ from seqjax.tasks.order import order
 from seqjax.tasks.pairs import paired, scheduled_sampling
 from seqjax.tasks.parity import parity
 from seqjax.tasks.plant import plant
+from seqjax.tasks.pronunciation import pronouncing, pronunciation
 from seqjax.tasks.recall import recall
 from seqjax.tasks.regime import regime
 from seqjax.tasks.task import Batch, Task
@@ -44,6 +46,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "copying": copying,
     "reversing": reversing,
     "dates": dates,
+    "pronunciation": pronunciation,
 }
 
 __all__ = [
@@ -55,6 +58,7 @@ __all__ = [
     "adding",
     "agreement",
     "best_linear_error",
+    "characters",
     "classification",
     "copy",
     "copying",
@@ -70,6 +74,8 @@ __all__ = [
     "paired",
     "parity",
     "plant",
+    "pronouncing",
+    "pronunciation",
     "published",
     "recall",
     "recorded",
