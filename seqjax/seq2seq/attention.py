@@ -75,8 +75,12 @@ def spread_rule(S: int, primals: Any, tangents: Any) -> tuple[Array, Array]:
     return spread(q, S), jnp.stack([dq] * S) if S <= SLICES else jnp.broadcast_to(dq[None], (S, *dq.shape))
 
 
+@partial(jax.checkpoint, prevent_cse=False)
 def score(v: Array, keys: Array, q: Array) -> Array:
-    """e [S, B] of keys U h_j [S, A, B] and a query W s [A, B]."""
+    """e [S, B] of keys U h_j [S, A, B] and a query W s [A, B].
+
+    The tanh is taken again on the way back: to keep it would be S·A·B numbers a step, which are slower to move.
+    """
     return (v[None, :, None] * jnp.tanh(keys + spread(q, len(keys)))).sum(1)
 
 

@@ -174,7 +174,10 @@ def scanned(
         new = new if nudge is None else jax.tree.map(jnp.add, new, nudge)
         return new, replace(seen, after=new)
 
-    return jax.lax.scan(body, rest.first, (rest.us, masks[1], rest.drops, rest.nudge, delta))
+    us = add(rest.us, delta and delta.context)
+    return jax.lax.scan(
+        body, rest.first, (us, masks[1], rest.drops, rest.nudge, delta and replace(delta, context=None))
+    )
 
 
 def one_step(
@@ -194,7 +197,7 @@ def one_step(
     α = masked_softmax(score(rest.v, rest.keys, q), source_mask)
     context = add(jnp.einsum("bsf,bs->bf", turned.values, α.T).T, delta and delta.values)
     reads, used, new, y = [times(context, drops[0])], [], [], shown
-    u = u + add(pushed(weights.context, turned.context, reads[0]), delta and delta.context)
+    u = u + pushed(weights.context, turned.context, reads[0])
     for depth, state in enumerate(states):
         if depth:
             reads.append(times(y, drops[depth]))
