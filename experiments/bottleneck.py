@@ -1,13 +1,13 @@
 """What fits through the last state: answers against the length of the source, with and without a second way in.
 
-Source   lecture, the encoder-decoder and what it hands over (S21); Sutskever et al. 2014, section 3.3, the source back to
-         front; Bahdanau et al. 2015, attention
+Source   lecture, the encoder-decoder and what it hands over (S21); Sutskever et al. 2014, section 3.3, the source back
+         to front; Bahdanau et al. 2015, attention
 Command  python -m experiments run bottleneck
 Time     see the README
 Expect   the longer the source, the fewer are right, the sooner the smaller H; with attention length costs little
 
-Copying of up to 20 random symbols out of ten. A GRU reads, and hands over its last state; another writes from it. Sizes
-H, Adam at 3e-3 behind a clip at norm 1, 64 fresh pairs an update. Right is what is right as a whole, end symbol and all.
+Copying of up to 20 random symbols out of ten. A GRU of H units reads, and hands over its last state; another writes from
+it. Adam at 3e-3 behind a clip at norm 1, 64 fresh pairs an update. Right is what is right as a whole, end symbol and all.
 """
 
 from dataclasses import dataclass, replace
@@ -117,11 +117,12 @@ def right(config: Config, model: seqjax.Recipe, params: Any, keys: Any, length: 
 
 
 def reach(config: Config, model: seqjax.Recipe) -> np.ndarray:
-    """log10 of the gradient from every symbol of the longest targets to the symbol it copies, before training, median."""
+    """log10 of the gradient from every symbol of the longest targets to the one it copies, before training: medians."""
     T = config.longest
     params = model.network.init(jax.random.key(0), model.task.D, model.hidden, model.task.K)
     batch = seqjax.tasks.copying(symbols=config.symbols, shortest=T, longest=T).held_out(jax.random.key(1), 64)
-    found = gradient_map(model.network, params, batch)
+    network: Any = model.network
+    found = gradient_map(network, params, batch)
     return np.asarray(jnp.median(jnp.diagonal(found[:, :T, :T], axis1=1, axis2=2), axis=0))
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
@@ -128,7 +129,7 @@ def trained(config: Config, train: str, test: str, *, checkpoints: Checkpoints) 
 def bits_of(network: seqjax.Network, params: Any, tokens: np.ndarray) -> float:
     """Bits a character of a text, all but its first, by a network that has read all before it."""
     logits = jax.jit(lambda params, xs: network.apply(params, xs).every)(params, tokens[:-1])
-    return float(cross_entropy(logits, tokens[1:]) / np.log(2))
+    return float(cross_entropy(logits, jnp.asarray(tokens[1:])) / np.log(2))
 
 
 def written(config: Config, network: seqjax.Network, params: Any, alphabet: str) -> list[str]:
@@ -151,7 +152,8 @@ def written(config: Config, network: seqjax.Network, params: Any, alphabet: str)
 def claims(config: Config, dataset: Any) -> list[Claim]:
     """V19."""
     ours, best = dataset.bits.fillna(np.inf).values, dataset.bits_of_ngrams
-    told = f"{spread(ours)} bits a character over seeds; n-grams {float(best.min()):.3f} at best, of {int(best.argmin()) + 1}"
+    order = int(dataset.order[best.argmin()])
+    told = f"{spread(ours)} bits a character over seeds; n-grams {float(best.min()):.3f} at best, of {order}"
     return [claim("V19", measured=told, holds=bool(ours.max() < best.min()))]
 
 
