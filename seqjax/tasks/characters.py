@@ -43,7 +43,7 @@ def characters(text: str, test: str, *, steps: int = 64) -> Task:
 
     def draw(key: Array, update: Array, batch: int) -> Batch:
         first = jax.random.randint(jax.random.fold_in(key, update), (batch,), 0, len(read) - steps)
-        rows = jnp.asarray(read)[first[:, None] + jnp.arange(steps + 1)]
+        rows = jnp.asarray(read)[first[:, None] + jnp.arange(steps + 1)[None]]
         return Batch(rows[:, :-1], rows[:, 1:])
 
     def held_out(key: Array, examples: int) -> Batch:
