@@ -191,7 +191,7 @@ def figure(config: Config, dataset: Any) -> Any:
         for variant in config.variants:
             scores = dataset.score.sel(variant=variant, size=size).transpose("test", "seed").fillna(0).values
             one.plot(config.tests, scores, color=COLOUR[variant], alpha=0.3, linewidth=0.8)
-            one.plot(config.tests, np.median(scores, 1), color=COLOUR[variant], label=NAMES[variant])
+            one.plot(config.tests, np.median(scores, 1), "o-", ms=3, color=COLOUR[variant], label=NAMES[variant])
         one.set(ylim=(-0.03, 1.03), xlabel="symbols of the source", title=f"H = {size}")
     axes[0].set_ylabel("share copied as a whole")
     axes[0].legend(frameon=False, labelcolor=GREY)
