@@ -22,10 +22,9 @@ import xarray as xr
 
 import seqjax
 from experiments.claims import claim
-from experiments.models import Training, check_training, recipe_of, require_clip, require_known, without
+from experiments.models import Training, check_training, recipe_of, require_clip, require_known, scores_on, without
 from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
-from seqjax.plan import plan_for
 from seqjax.processes import fetch
 from seqjax.progress import progress_bar
 from seqjax.report import Claim, Experiment
@@ -33,7 +32,6 @@ from seqjax.report.style import COLOURS, GREY, panels
 from seqjax.seq2seq import gradient_map
 from seqjax.statistics import Rate, rate
 from seqjax.sweep import gather, seed_keys
-from seqjax.train import programs, test_keys
 
 VARIANTS = {
     "plain": {},
@@ -77,11 +75,16 @@ def check(config: Config) -> None:
     require_clip(config.clip)
 
 
+def copying(config: Config, shortest: int, longest: int) -> seqjax.tasks.Task:
+    """Sources of these lengths. Its score is right as a whole under teacher forcing, and so is what greedy decoding
+    writes: what is right up to a step is what is fed back there."""
+    return seqjax.tasks.copying(symbols=config.symbols, shortest=shortest, longest=longest)
+
+
 def recipe(config: Config, size: int, variant: str) -> seqjax.Recipe:
     """One model of one size."""
     network = seqjax.encoder_decoder(seqjax.gru(), embedding=config.embedding, **VARIANTS[variant])
-    task = seqjax.tasks.copying(symbols=config.symbols, longest=config.longest)
-    return recipe_of(network, task, replace(config, hidden=size), clip=config.clip)
+    return recipe_of(network, copying(config, 1, config.longest), replace(config, hidden=size), clip=config.clip)
 
 
 def run(config: Config, point: Any) -> Any:
@@ -101,7 +104,8 @@ def trained(config: Config, size: int, variant: str, *, checkpoints: Checkpoints
     with progress_bar(f"bottleneck: {NAMES[variant]}, H = {size}") as show:
         states, _ = seqjax.train_many(model, keys, progress=show, checkpoints=checkpoints)
     failed = fetch(states.failed_at) >= 0
-    scores = [right(config, model, states.params, keys, length) for length in config.tests]
+    tests = [copying(config, length, length) for length in config.tests]
+    scores = [scores_on(test, model, states.params, keys, config.examples) for test in tests]
     found = {
         "score": (("test", "seed"), np.where(failed, np.nan, scores)),
         "reach": ("position", reach(config, model)),
@@ -109,19 +113,11 @@ def trained(config: Config, size: int, variant: str, *, checkpoints: Checkpoints
     return xr.Dataset(found, {"test": list(config.tests), "seed": numbers})
 
 
-def right(config: Config, model: seqjax.Recipe, params: Any, keys: Any, length: int) -> np.ndarray:
-    """The share of sources of one length that every seed copies as a whole: as greedy decoding would, since what is
-    right under teacher forcing up to a step is what is fed back there."""
-    fresh = seqjax.tasks.copying(symbols=config.symbols, shortest=length, longest=length)
-    at_length = replace(model, task=replace(model.task, held_out=fresh.held_out))
-    return fetch(programs(at_length, plan_for(len(keys)))[2](config.examples)(params, test_keys(keys)))
-
-
 def reach(config: Config, model: seqjax.Recipe) -> np.ndarray:
     """log10 of the gradient from every symbol of the longest targets to the one it copies, before training: medians."""
     T = config.longest
     params = model.network.init(jax.random.key(0), model.task.D, model.hidden, model.task.K)
-    batch = seqjax.tasks.copying(symbols=config.symbols, shortest=T, longest=T).held_out(jax.random.key(1), 64)
+    batch = copying(config, T, T).held_out(jax.random.key(1), 64)
     network: Any = model.network
     found = gradient_map(network, params, batch)
     return np.asarray(jnp.median(jnp.diagonal(found[:, :T, :T], axis1=1, axis2=2), axis=0))

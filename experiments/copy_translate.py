@@ -10,7 +10,7 @@ write them to ISO 8601, tested on days that training never saw. A GRU of H = 128
 state alone and with attention. Adam at 3e-3 behind a clip at norm 1, 64 fresh pairs an update.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,16 +19,23 @@ import xarray as xr
 
 import seqjax
 from experiments.claims import claim
-from experiments.models import Training, check_training, recipe_of, require_clip, require_known, spread, without
+from experiments.models import (
+    Training,
+    check_training,
+    recipe_of,
+    require_clip,
+    require_known,
+    scores_on,
+    spread,
+    without,
+)
 from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
-from seqjax.plan import plan_for
 from seqjax.processes import fetch
 from seqjax.progress import progress_bar
 from seqjax.report import Claim, Experiment
 from seqjax.report.style import COLOURS, GREY, beside, panels
 from seqjax.sweep import gather, seed_keys
-from seqjax.train import programs, test_keys
 
 SAID = {"copying": seqjax.tasks.copying, "reversing": seqjax.tasks.reversing}
 TASKS = (*SAID, "dates")
@@ -65,7 +72,8 @@ def check(config: Config) -> None:
 
 
 def task_of(name: str, shortest: int, longest: int) -> seqjax.tasks.Task:
-    """A task, of sources of these lengths where they can be chosen."""
+    """A task, of sources of these lengths where they can be chosen. Its score is right as a whole under teacher forcing
+    and, as what is right up to a step is what is fed back there, as greedy decoding would have it."""
     if name == "dates":
         return seqjax.tasks.dates()
     return SAID[name](symbols=SYMBOLS, shortest=shortest, longest=longest)
@@ -90,18 +98,11 @@ def trained(config: Config, task: str, model: str, *, checkpoints: Checkpoints) 
     with progress_bar(f"copy_translate: {task}, {NAMES[model]}") as show:
         states, _ = seqjax.train_many(recipe, keys, progress=show, checkpoints=checkpoints)
     failed = fetch(states.failed_at) >= 0
-    scores = [right(config, recipe, states.params, keys, task, length) for length in config.tests]
+    tests = [task_of(task, length, length) for length in config.tests]
+    scores = [scores_on(test, recipe, states.params, keys, config.examples) for test in tests]
     return xr.Dataset(
         {"score": (("test", "seed"), np.where(failed, np.nan, scores))}, {"test": list(config.tests), "seed": numbers}
     )
-
-
-def right(config: Config, recipe: seqjax.Recipe, params: Any, keys: Any, task: str, length: int) -> np.ndarray:
-    """The share that every seed writes exactly, end symbol and all, as greedy decoding would: what is right under
-    teacher forcing up to a step is what is fed back there."""
-    fresh = task_of(task, length, length)
-    at_length = replace(recipe, task=replace(recipe.task, held_out=fresh.held_out))
-    return fetch(programs(at_length, plan_for(len(keys)))[2](config.examples)(params, test_keys(keys)))
 
 
 def claims(config: Config, dataset: Any) -> list[Claim]:

@@ -92,11 +92,16 @@ def recall_recipe(cell: str, length: int, config: Training) -> seqjax.Recipe:
     return recipe_of(network, seqjax.tasks.recall(length=length), config)
 
 
+def scores_on(task: seqjax.tasks.Task, recipe: seqjax.Recipe, params: Any, keys: Any, examples: int) -> np.ndarray:
+    """The score of every seed on what another task of the same kind holds out."""
+    other = replace(recipe, window=None, task=replace(recipe.task, held_out=task.held_out))
+    return fetch(programs(other, plan_for(len(keys)))[2](examples)(params, test_keys(keys)))
+
+
 def order_scores(recipe: seqjax.Recipe, params: Any, keys: Any, length: int, examples: int) -> np.ndarray:
     """Accuracy of every seed on the order of two events in sequences of one length."""
     fresh = seqjax.tasks.order(shortest=length, longest=length)
-    at_length = replace(recipe, window=None, task=replace(recipe.task, held_out=fresh.held_out))
-    return fetch(programs(at_length, plan_for(len(keys)))[2](examples)(params, test_keys(keys)))
+    return scores_on(fresh, recipe, params, keys, examples)
 
 
 def spread(scores: np.ndarray) -> str:
