@@ -152,7 +152,7 @@ def written(config: Config, network: seqjax.Network, params: Any, alphabet: str)
 def claims(config: Config, dataset: Any) -> list[Claim]:
     """V19."""
     ours, best = dataset.bits.fillna(np.inf).values, dataset.bits_of_ngrams
-    order = int(dataset.order[best.argmin()])
+    order = int(dataset.order[best.values.argmin()])
     told = f"{spread(ours)} bits a character over seeds; n-grams {float(best.min()):.3f} at best, of {order}"
     return [claim("V19", measured=told, holds=bool(ours.max() < best.min()))]
 
