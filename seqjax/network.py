@@ -116,9 +116,10 @@ class Network:
 
 
 def require_recurrent(network: Network, what: str, instead: str = "") -> None:
-    """ValueError for a network without a recurrence, of which nobody can ask `what`."""
+    """ValueError for a network without a recurrence, or with two, of which nobody can ask `what`."""
     if network.body.cell is None:
-        raise ValueError(f"{what} needs a recurrent network: {network.name!r} has no recurrence{instead}")
+        has = f"no recurrence{instead}" if network.inputs != "pair" else "two recurrences, so ask seqjax.seq2seq"
+        raise ValueError(f"{what} needs a recurrent network: {network.name!r} has {has}")
 
 
 @factory

@@ -84,7 +84,10 @@ def test_the_score_is_that_of_greedy_decoding():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"window": 2}, "window, .* needs a recurrent network"), ({"task": seqjax.tasks.recall(length=3)}, "inputs=")],
+    [
+        ({"window": 2}, "window, .* has two recurrences, so ask seqjax.seq2seq"),
+        ({"task": seqjax.tasks.recall(length=3)}, "inputs="),
+    ],
 )
 def test_what_pairs_do_not_have_is_refused(options, message):
     """In one line."""

@@ -3,6 +3,7 @@
 Exit code 0, or 2 for a bad call, with one line that says what is wrong; nothing is then written.
 """
 
+import logging
 import sys
 from collections.abc import Callable
 
@@ -33,6 +34,7 @@ def main(args: list[str] | None = None) -> int:
         if name not in COMMANDS:
             raise ValueError(f"unknown command {name!r}: known are {', '.join(COMMANDS)}")
         kind, command, _ = COMMANDS[name]
+        logging.getLogger("absl").setLevel(logging.ERROR)  # orbax tells there how it opens a folder to read
         command(parse(kind, rest, prog=f"seqjax {name}"))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
