@@ -3,7 +3,7 @@
 Source   lecture, the encoder-decoder and what it hands over (S21); Sutskever et al. 2014, section 3.3, the source back
          to front; Bahdanau et al. 2015, attention
 Command  python -m experiments run bottleneck
-Time     see the README
+Time     not measured as a whole yet
 Expect   the longer the source, the fewer are right, the sooner the smaller H; with attention length costs little
 
 Copying of up to 20 random symbols out of ten. A GRU of H units reads, and hands over its last state, from which

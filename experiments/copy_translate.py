@@ -2,7 +2,7 @@
 
 Source   lecture, input and output lengths are independent (S21); attention, Bahdanau et al. 2015
 Command  python -m experiments run copy_translate
-Time     see the README
+Time     not measured as a whole yet
 Expect   exact answers at the lengths of training; beyond them few
 
 Copying and reversing random symbols out of ten, 1 to 10 of them in training, up to 20 in the test; and dates as people

@@ -2,7 +2,7 @@
 
 Source   lecture, the encoder-decoder (S21); Bahdanau et al. 2015, attention; words and sounds of the CMU dictionary
 Command  python -m experiments run g2p
-Time     about an hour on 2 CPU cores
+Time     meant for an hour on 2 CPU cores; not measured as a whole yet
 Expect   at most 9% of phonemes and 36% of words wrong, with a model under 3 million parameters
 
 Words of the 26 letters and the apostrophe, stress marks stripped, split by word (see `tasks.pronouncing`); trained on
