@@ -99,7 +99,8 @@ def trained(config: Config, task: str, model: str, *, checkpoints: Checkpoints) 
         states, _ = seqjax.train_many(recipe, keys, progress=show, checkpoints=checkpoints)
     failed = fetch(states.failed_at) >= 0
     tests = [task_of(task, length, length) for length in config.tests]
-    scores = [scores_on(test, recipe, states.params, keys, config.examples) for test in tests]
+    each = {test: scores_on(test, recipe, states.params, keys, config.examples) for test in dict.fromkeys(tests)}
+    scores = [each[test] for test in tests]  # of dates, whatever the length, one test
     return xr.Dataset(
         {"score": (("test", "seed"), np.where(failed, np.nan, scores))}, {"test": list(config.tests), "seed": numbers}
     )

@@ -7,6 +7,7 @@ an orthogonal recurrent matrix and inputs of unit scale, an LSTM with every arra
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import jax
 import numpy as np
 
 import seqjax
@@ -102,6 +103,12 @@ def order_scores(recipe: seqjax.Recipe, params: Any, keys: Any, length: int, exa
     """Accuracy of every seed on the order of two events in sequences of one length."""
     fresh = seqjax.tasks.order(shortest=length, longest=length)
     return scores_on(fresh, recipe, params, keys, examples)
+
+
+def runs_of(params: Any, runs: int) -> list[Any]:
+    """The params of each of many runs, on the host."""
+    fetched = fetch(params)
+    return [jax.tree.map(lambda a, i=i: a[i], fetched) for i in range(runs)]
 
 
 def spread(scores: np.ndarray) -> str:

