@@ -206,7 +206,7 @@ EXPERIMENT = Experiment(
     quick={
         "seeds": 2,
         "sizes": (8,),
-        "variants": ("plain", "both"),
+        "variants": ("both",),
         "updates": 20,
         "longest": 6,
         "tests": (6,),

@@ -161,8 +161,8 @@ EXPERIMENT = Experiment(
     config=Config,
     quick={
         "seeds": 2,
-        "tasks": ("reversing", "dates"),
-        "models": ("plain",),
+        "tasks": ("dates",),
+        "models": ("attention",),
         "hidden": 8,
         "updates": 20,
         "longest": 4,

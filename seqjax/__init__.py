@@ -34,6 +34,7 @@ from seqjax.jacobian import Parts, Product, split_jacobians, step_bounds, step_j
 from seqjax.lyapunov import Lyapunov, kaplan_yorke, lyapunov
 from seqjax.model import Model, load_model, save_model
 from seqjax.network import Network, network, network_of
+from seqjax.pair_survey import PairSurvey, pair_survey
 from seqjax.plan import Plan
 from seqjax.profile import Profile, direct_path, gradient_profile, input_profile
 from seqjax.remedies import FlossHistory, floss, floss_first, flossing, omega, soft_constraint

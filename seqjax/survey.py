@@ -90,19 +90,32 @@ def survey(
     xs = jnp.asarray(xs)[:, :T]
     stack = jax.jit(partial(unroll_stack, cell, lengths=lengths))(params, xs)
     profile = profiled(cell, params, xs, lengths, jax.random.key(0) if key is None else key)
+    return Survey(cell, T, described("", cell, params, xs, stack.traces, np.asarray(profile, np.float64), counts, k))
+
+
+def described(
+    unit: str,
+    cell: Cell,
+    layers: tuple[Layer, ...],
+    xs: Array,
+    traces: tuple[Trace, ...],
+    log10: np.ndarray,
+    counts: np.ndarray,
+    k: int,
+) -> tuple[Half, ...]:
+    """Every layer and direction of a stack that ran over xs [B, T, D], `counts` steps a row; log10 [halves, B, lag]."""
     halves, below = [], xs
-    rows, steps_used = longest(counts)
-    for depth, layer in enumerate(params):
+    rows, steps = longest(counts)
+    for depth, layer in enumerate(layers):
         shown = []
         for half, reverse in layer.halves():
-            trace, place = stack.traces[len(halves)], f"layer {depth} {'backward' if reverse else 'forward'}"
-            require_bounded(trace, place)
-            seen = below[rows, :steps_used][:, :: -1 if reverse else 1]
-            log10 = np.asarray(profile[len(halves)], np.float64)
-            halves.append(half_of(place, cell, half, trace, log10, seen, k))
-            shown.append(trace.ys)
+            at, place = len(halves), f"{unit}layer {depth} {'backward' if reverse else 'forward'}"
+            require_bounded(traces[at], place)
+            seen = below[rows, :steps][:, :: -1 if reverse else 1]
+            halves.append(half_of(place, cell, half, traces[at], log10[at], seen, k))
+            shown.append(traces[at].ys)
         below = jnp.concatenate(shown, axis=-1)
-    return Survey(cell, T, tuple(halves))
+    return tuple(halves)
 
 
 def require_finite(params: Any) -> None:
@@ -213,7 +226,11 @@ def holding(half: Half) -> str:
 def consequence(half: Half, lag: int) -> str:
     """What follows for the step that is farthest from an end."""
     log10 = float(np.nanmedian(half.log10[:, lag]))
-    share = f"{lag} steps back the gradient is 10^{log10:.1f} of what it is at the end"
+    return judged(log10, f"{lag} steps back the gradient is 10^{log10:.1f} of what it is at the end")
+
+
+def judged(log10: float, share: str) -> str:
+    """A share of the gradient that is left, in plain words."""
     if log10 > 2:
         return f"It explodes: {share}. Clip it, or scale the recurrent weights down."
     if log10 >= -2:

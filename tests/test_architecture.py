@@ -32,7 +32,7 @@ RANKS = {
     6: ("seq2seq",),
     7: ("train",),
     8: ("report", "survey", "remedies", "model"),
-    9: ("fit", "serving"),
+    9: ("fit", "serving", "pair_survey"),
     10: ("cli",),
 }
 RANK = {name: rank for rank, names in RANKS.items() for name in names}

@@ -133,6 +133,17 @@ def test_a_nudge_is_what_its_gradient_is_to():
     close(pushed.final, jax.tree.map(lambda s: s + 0.5, still.final))
 
 
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_nudged_state_is_seen_at_once(name):
+    """By the readout at the same step, as well as by all steps after it."""
+    network, params, pair = NETWORKS[name], params_of(name), batch_last(pair_of(symbols=5))
+    run = jax.jit(lambda nudge: network.forward(params, pair, perturb=nudge).body.decoder)
+    push = jax.tree.map(lambda s: jnp.full(s.shape, 0.5), run(Nudge()).after)
+    moved = run(Nudge(decoder=push))
+    top = moved.after[-1].h
+    close(moved.ys[:, : top.shape[1]], jnp.where(pair.mask[:, None], top, 0))
+
+
 REFUSED = {
     "bidirectional": ({"bidirectional": True}, "both directions, the decoder in one, .* bridge=True"),
     "depth": ({"layers": 2, "decoder_layers": 1}, "2 layers, the decoder 1, .* bridge=True"),

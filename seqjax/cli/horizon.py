@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import tyro
 from rich.console import Console
@@ -14,11 +15,14 @@ from rich.table import Table
 from seqjax.aside import aside
 from seqjax.cli.data import drawn, read
 from seqjax.cli.folder import folder
-from seqjax.cli.model import load
+from seqjax.cli.model import Translator, load
 from seqjax.core import require_sizes
+from seqjax.interop.loaded import Loaded
+from seqjax.pair_survey import PairSurvey, pair_survey
 from seqjax.report.store import require_writable
 from seqjax.report.style import label_ends, level, panels, styled
 from seqjax.survey import Half, Survey, survey
+from seqjax.tasks.pairs import paired
 
 FILES = ("figure.svg", "figure.png", "horizon.json")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -33,10 +37,10 @@ class Horizon:
     """A .safetensors, .pt or .pth file, or a folder of checkpoints."""
     data: Path | None = None
     """Sequences of your own: .npy [T, D] or [B, T, D], .npz with xs and perhaps lengths, .csv of D columns."""
-    inputs: str = "gaussian:1"
-    """Without data: gaussian:VARIANCE or onehot."""
+    inputs: str | None = None
+    """Without data: gaussian:VARIANCE, by default of 1, or onehot; an encoder-decoder is given symbols."""
     length: int = 200
-    """Steps of the sequences that are drawn."""
+    """Steps of the sequences that are drawn; of an encoder-decoder both source and target."""
     sequences: int = 16
     """How many of them."""
     prefix: str | None = None
@@ -61,18 +65,12 @@ def horizon(options: Horizon) -> None:
     if not 0 <= options.seed < 2**32:
         raise ValueError(f"--seed must be from 0 to 2**32 - 1, got {options.seed}")
     out = folder(Path(f"{options.model.stem}-horizon") if options.out is None else options.out, FILES)
-    cell, layers = load(
+    model = load(
         options.model, options.prefix, relu=options.relu, dtype=options.dtype, run=options.run, step=options.step
     )
-    D = layers[0].forward.W_ih.shape[1]
-    first, second = jax.random.split(jax.random.key(options.seed))
-    if options.data is None:
-        xs, lengths = drawn(options.inputs, first, options.sequences, options.length, D), None
-    else:
-        xs, lengths = read(options.data, D)
     console = Console()
     with Console(stderr=True).status("taking gradients ..."):
-        found = survey(cell, layers, xs, lengths=lengths, key=second)
+        found = of_pairs(model, options) if isinstance(model, Translator) else of_layers(model, options)
     require_writable(out.parent)
     write(found, options, out)
     console.print(table(found))
@@ -81,7 +79,30 @@ def horizon(options: Horizon) -> None:
     print(f"{out}/figure.svg")
 
 
-def table(found: Survey) -> Table:
+def of_layers(model: Loaded, options: Horizon) -> Survey:
+    """What there is to say of a stack, on data or on what is drawn."""
+    D = model.params[0].forward.W_ih.shape[1]
+    first, second = jax.random.split(jax.random.key(options.seed))
+    if options.data is None:
+        xs, lengths = drawn(options.inputs or "gaussian:1", first, options.sequences, options.length, D), None
+    else:
+        xs, lengths = read(options.data, D)
+    return survey(model.cell, model.params, xs, lengths=lengths, key=second)
+
+
+def of_pairs(model: Translator, options: Horizon) -> PairSurvey:
+    """What there is to say of an encoder-decoder, on symbols that are drawn."""
+    if options.data is not None or options.inputs not in (None, "onehot"):
+        what = "--inputs" if options.data is None else "--data"
+        raise ValueError(f"{what} means nothing to an encoder-decoder: seqjax.pair_survey takes pairs of your own")
+    D, K = model.sizes
+    keys, shape = jax.random.split(jax.random.key(options.seed)), (options.sequences, options.length)
+    source, target = (jax.random.randint(key, shape, 0, n) for key, n in zip(keys, (D, K), strict=True))
+    lengths = jnp.full(options.sequences, options.length)
+    return pair_survey(model.network, model.params, paired(source, lengths, target, lengths, end=K - 1))
+
+
+def table(found: Survey | PairSurvey) -> Table:
     """A column for every layer and direction."""
     columns = [column(half) for half in found.halves]
     grid = Table(*(each["part"] for each in [{"part": ""}, *columns]))
@@ -116,7 +137,7 @@ def steps(number: float) -> str:
     return "no decay" if np.isinf(number) else f"{number:.0f}"
 
 
-def write(found: Survey, options: Horizon, out: Path) -> None:
+def write(found: Survey | PairSurvey, options: Horizon, out: Path) -> None:
     """figure.svg, figure.png and horizon.json, all or nothing."""
     with aside(out) as draft, styled():
         draft.mkdir()
@@ -127,10 +148,13 @@ def write(found: Survey, options: Horizon, out: Path) -> None:
         (draft / "horizon.json").write_text(text + "\n", encoding="utf-8")
 
 
-def numbers(found: Survey, options: Horizon) -> dict[str, Any]:
+def numbers(found: Survey | PairSurvey, options: Horizon) -> dict[str, Any]:
     """All that was measured, and of what."""
     given = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(options).items()}
-    return {"options": given, "verdict": found.verdict(), "parts": [measured(half) for half in found.halves]}
+    said = {"options": given, "verdict": found.verdict(), "parts": [measured(half) for half in found.halves]}
+    if isinstance(found, PairSurvey):
+        said["log10_gradient_from_written_to_read"] = [[worded(value) for value in row] for row in found.distance]
+    return said
 
 
 def measured(half: Half) -> dict[str, Any]:
@@ -161,21 +185,34 @@ def worded(value: float) -> float | str:
     return value if np.isfinite(value) else str(value)
 
 
-def figure(found: Survey) -> Any:
-    """Gradient against lag for every part: the median over sequences, and all of them behind it."""
-    picture, (axes,) = panels(1, width=8.5, height=4.6)
-    ends, lags = [], np.arange(found.halves[0].log10.shape[1])
-    for half, colour in zip(found.halves, COLOURS * len(found.halves), strict=False):
-        lines = np.where(np.isfinite(half.log10), half.log10, np.nan)
-        axes.plot(lags, lines.T, color=colour, alpha=0.15, linewidth=0.6)
+def figure(found: Survey | PairSurvey) -> Any:
+    """Gradient against lag for every part; of an encoder-decoder also from all that is written to all that is read."""
+    pairs = isinstance(found, PairSurvey)
+    picture, axes = panels(1 + pairs, width=8.5 + 4.5 * pairs, height=4.6)
+    lines(axes[0], found.halves)
+    if isinstance(found, PairSurvey):
+        axes[0].set_title(f"Gradient to the states of {found.name}")
+        drawing = axes[1].imshow(found.distance, cmap="viridis", aspect="auto", interpolation="nearest")
+        axes[1].set(xlabel="symbol read", ylabel="symbol written", title="log10 of the gradient from one to the other")
+        axes[1].grid(visible=False)
+        picture.colorbar(drawing, ax=axes[1])
+    else:
+        axes[0].set_title(f"Gradient to the state of {found.cell.name}, {found.T} steps")
+    return picture
+
+
+def lines(axes: Any, halves: tuple[Half, ...]) -> None:
+    """The median over sequences, and all of them behind it."""
+    ends, lags = [], np.arange(max(half.log10.shape[1] for half in halves))
+    for half, colour in zip(halves, COLOURS * len(halves), strict=False):
+        found = np.where(np.isfinite(half.log10), half.log10, np.nan)
+        axes.plot(lags[: found.shape[1]], found.T, color=colour, alpha=0.15, linewidth=0.6)
         middle = np.nanmedian(half.log10, axis=0)
-        axes.plot(lags, np.where(np.isfinite(middle), middle, np.nan), color=colour, linewidth=2)
+        axes.plot(lags[: len(middle)], np.where(np.isfinite(middle), middle, np.nan), color=colour, linewidth=2)
         last = middle[np.isfinite(middle)]
         ends.append((float(last[-1]) if len(last) else 0.0, half.name, colour))
     axes.set(xlim=(0, lags[-1]), xlabel="steps back from the end", ylabel="log10 of the gradient, over that at the end")
-    axes.set_title(f"Gradient to the state of {found.cell.name}, {found.T} steps")
     for value, text in ((-2, "a hundredth"), (-6, "a millionth")):
         if axes.get_ylim()[0] < value < axes.get_ylim()[1]:
             level(axes, value, text)
     label_ends(axes, ends)
-    return picture

@@ -18,7 +18,7 @@ from seqjax.dropout import Dropout, drop_between, scaled_mask
 from seqjax.pairs import Pair
 from seqjax.seq2seq.attention import Memory, attend
 from seqjax.seq2seq.design import Design
-from seqjax.seq2seq.encoder import embedded
+from seqjax.seq2seq.encoder import embedded, nudged
 from seqjax.seq2seq.hoisted import attended, fits
 from seqjax.seq2seq.params import TranslatorParams
 from seqjax.sequences import masked, select
@@ -88,9 +88,8 @@ def in_turn(
     def body(carry: Any, each: Any) -> Any:
         (states, choice), (x, mask, own, drops, nudges) = carry, each
         x = select(own, embedded(table, choice[None])[0], x) if own is not None else x
-        new, seen, weights = one_step(cell, params, memory, states, x, drops[:-1])
-        new = select(mask, new, states)
-        new = new if nudges is None else jax.tree.map(jnp.add, new, nudges)
+        new, seen, weights = one_step(cell, params, memory, states, x, drops[:-1], nudges)
+        new = select(mask, new, nudged(states, nudges))
         choice = choice if own is None else chosen(head, seen, drops[-1])
         return (new, choice), (seen, new, weights)
 
@@ -101,7 +100,13 @@ def in_turn(
 
 
 def one_step(
-    cell: Cell, params: TranslatorParams, memory: Memory | None, states: Any, x: Array, drops: Any = None
+    cell: Cell,
+    params: TranslatorParams,
+    memory: Memory | None,
+    states: Any,
+    x: Array,
+    drops: Any = None,
+    nudge: Any = None,
 ) -> tuple[tuple[State, ...], Array, Array | None]:
     """States after a step that reads x [E, B], what the readout sees of it [F, B], and the weights of the attention."""
     context, weights, new = None, None, []
@@ -113,7 +118,7 @@ def one_step(
         own = layer.forward
         read = read if drops is None or drops[depth] is None else read * drops[depth]
         u, a = over_batch(cell.project)(own, read), over_batch(cell.recur)(own, state)
-        new.append(over_batch(cell.update)(own, state, u, a))
+        new.append(nudged(over_batch(cell.update)(own, state, u, a), nudge and nudge[depth]))
         read = over_batch(cell.read)(own, new[-1])
     return tuple(new), joined(read, context), weights
 

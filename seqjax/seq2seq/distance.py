@@ -16,7 +16,7 @@ from seqjax.pairs import Pair
 from seqjax.seq2seq.decoding import require_decoder
 from seqjax.seq2seq.encoder import Nudge, turned
 from seqjax.seq2seq.model import EncoderDecoder
-from seqjax.sequences import batch_first
+from seqjax.sequences import batch_first, ends
 from seqjax.tasks.task import Batch
 
 
@@ -41,13 +41,14 @@ def gradient_map(network: EncoderDecoder, params: NetworkParams, batch: Batch) -
     return batch_first(jnp.where(there, found, jnp.nan))
 
 
-def state_profile(network: EncoderDecoder, params: NetworkParams, batch: Batch) -> StateProfile:
-    """log10 of ‖dL/ds‖ to every state of encoder and decoder, L being each row's own log-probability of its target.
+def state_profile(network: EncoderDecoder, params: NetworkParams, batch: Batch, *, last: bool = False) -> StateProfile:
+    """log10 of ‖dL/ds‖ to every state of encoder and decoder, L being each row's own log-probability of its target, or
+    of its `last` symbol alone.
 
     ValueError as for `gradient_map`.
     """
     pair = checked(network, params, batch)
-    return profiled(network, params, pair, jnp.asarray(batch.targets).T)
+    return profiled(network, params, pair, jnp.asarray(batch.targets).T, last)
 
 
 def checked(network: EncoderDecoder, params: NetworkParams, batch: Batch) -> Pair:
@@ -77,13 +78,17 @@ def mapped(network: EncoderDecoder, params: NetworkParams, pair: Pair, targets: 
     return jax.lax.map(lambda seed: log10_norm(back(seed)[0]), each)
 
 
-@partial(jax.jit, static_argnames="network")
-def profiled(network: EncoderDecoder, params: NetworkParams, pair: Pair, targets: Array) -> StateProfile:
+@partial(jax.jit, static_argnames=("network", "last"))
+def profiled(network: EncoderDecoder, params: NetworkParams, pair: Pair, targets: Array, last: bool) -> StateProfile:
     """`state_profile`."""
     trace = jax.eval_shape(lambda: network.forward(params, pair).body)
     states = tuple(each.after for each in trace.encoder.traces), trace.decoder.after
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), states)
-    total = lambda nudge: log_p(network, params, pair, targets, Nudge(None, *nudge)).sum()  # noqa: E731
+    counted = jnp.arange(len(targets))[:, None] == ends(pair.mask, *targets.shape)[None] - 1 if last else True
+
+    def total(nudge: Any) -> Array:
+        return jnp.where(counted, log_p(network, params, pair, targets, Nudge(None, *nudge)), 0).sum()
+
     encoder, decoder = jax.grad(total)(zeros)
     place = (lambda norm: turned(norm, pair.source_mask)) if network.design.reversed_source else lambda norm: norm
     return StateProfile(

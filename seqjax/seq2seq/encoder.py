@@ -31,6 +31,11 @@ def embedded(table: Array, tokens: Array, mask: Array | None = None) -> Array:
     return jnp.moveaxis(table[tokens], -1, 1)
 
 
+def nudged(state: Any, nudge: Any) -> Any:
+    """States with what is added to it, where anything is, before anyone reads it."""
+    return state if nudge is None else jax.tree.map(jnp.add, state, nudge)
+
+
 def turned(array: Array, mask: Array) -> Array:
     """[S, .., B] with every row's steps up to its last valid one in reverse; twice is as before."""
     n, place = ends(mask, *mask.shape)[None], jnp.arange(mask.shape[0])[:, None]

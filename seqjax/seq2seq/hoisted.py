@@ -21,6 +21,7 @@ from seqjax.core import Cell, State
 from seqjax.gated import project, recur
 from seqjax.gated import shown as show
 from seqjax.seq2seq.attention import Memory, masked_softmax, score
+from seqjax.seq2seq.encoder import nudged
 from seqjax.seq2seq.params import TranslatorParams
 from seqjax.sequences import batch_first, select
 from seqjax.unroll import over_batch, over_time
@@ -169,9 +170,8 @@ def scanned(
 
     def body(states: Any, each: Any) -> Any:
         u, mask, drops, nudge, delta = each
-        new, seen = one_step(cell, weights, turned, rest, masks[0], states, u, drops, delta)
-        new = select(mask, new, states)
-        new = new if nudge is None else jax.tree.map(jnp.add, new, nudge)
+        new, seen = one_step(cell, weights, turned, rest, masks[0], states, u, drops, nudge, delta)
+        new = select(mask, new, nudged(states, nudge))
         return new, replace(seen, after=new)
 
     us = add(rest.us, delta and delta.context)
@@ -189,6 +189,7 @@ def one_step(
     states: tuple[State, ...],
     u: Array,
     drops: tuple[Array | None, ...],
+    nudge: tuple[State, ...] | None,
     delta: Weights | None,
 ) -> tuple[tuple[State, ...], Seen]:
     """One step through all layers."""
@@ -204,7 +205,7 @@ def one_step(
             u = product(weights.inputs, turned.inputs, delta and delta.inputs, depth - 1, reads[-1])
         a = product(weights.recurrent, turned.recurrent, delta and delta.recurrent, depth, state.h)
         used.append(state.h)
-        new.append(over_batch(cell.update)(rest.vectors[depth], state, u, a))
+        new.append(nudged(over_batch(cell.update)(rest.vectors[depth], state, u, a), nudge and nudge[depth]))
         y = over_batch(cell.read)(rest.vectors[depth], new[-1])
     read = Weights(shown, α, reads[0], tuple(reads[1:]), tuple(used))
     return tuple(new), Seen((), y, context, read)
