@@ -2,7 +2,7 @@
 
 Source   Engelken 2023, section 5: the delayed exclusive or, N = 80, flossed before and during training
 Command  python -m experiments run flossing
-Time     about 20 minutes on 2 CPU cores, with compilation
+Time     about 20 minutes on 2 CPU cores, reckoned from 9.5 minutes for 10 seeds
 Expect   see the README: what flossing is worth depends on where training starts
 
 y_t = x_{t - 10} XOR x_{t - 5} of fair bits, asked at every step from 10 on, in sequences of 40. A tanh RNN whose arrays

@@ -32,7 +32,7 @@ def embedded(table: Array, tokens: Array, mask: Array | None = None) -> Array:
 
 
 def nudged(state: Any, nudge: Any) -> Any:
-    """States with what is added to it, where anything is, before anyone reads it."""
+    """States with what is added to them, where anything is, before anyone reads them."""
     return state if nudge is None else jax.tree.map(jnp.add, state, nudge)
 
 
