@@ -24,7 +24,7 @@ def weights_of(trace):
 
 @both
 @pytest.mark.parametrize("masked", [False, True], ids=["all steps", "holes full of NaN"])
-@pytest.mark.parametrize("steps", [1, 3, 6, 50])
+@pytest.mark.parametrize("steps", [1, 50])
 def test_by_hand_equals_autodiff(cell, backward, masked, steps):
     """To params, inputs and initial state, to 1e-10, on weights that do not commute (S12, B25)."""
     params, xs, state = random_params(cell), random_xs(steps, D), random_state(cell, random_params(cell))

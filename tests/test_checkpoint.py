@@ -63,6 +63,14 @@ def whole():
     return seqjax.train_many(RECIPE, KEYS, HYPER)
 
 
+@pytest.fixture(scope="module")
+def one_update(tmp_path_factory):
+    """A folder with a checkpoint of one update."""
+    folder = tmp_path_factory.mktemp("one")
+    train(folder, recipe=replace(RECIPE, updates=1))
+    return folder
+
+
 def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, whole):
     """Params, optimiser, keys, history and a run that had failed, from whichever chunk; a finished one is read back."""
     for stop in (100, 200, 230):
@@ -103,11 +111,12 @@ def test_a_run_can_be_made_longer_and_not_shorter(tmp_path, whole):
     ],
     ids=["hidden", "cell", "window", "seeds", "hyperparameters", "optimizer"],
 )
-def test_another_run_is_refused(tmp_path, change, message):
-    """By the first thing that differs."""
-    train(tmp_path, recipe=replace(RECIPE, updates=1))
+def test_another_run_is_refused(one_update, change, message):
+    """By the first thing that differs; what is there stays as it is."""
+    before = {path: path.stat().st_mtime_ns for path in one_update.rglob("*")}
     with pytest.raises(ValueError, match=message):
-        train(tmp_path, **{"recipe": replace(RECIPE, updates=1)} | change)
+        train(one_update, **{"recipe": replace(RECIPE, updates=1)} | change)
+    assert {path: path.stat().st_mtime_ns for path in one_update.rglob("*")} == before
 
 
 @pytest.mark.parametrize(

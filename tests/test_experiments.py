@@ -57,13 +57,20 @@ def test_quick_runs_write_everything(quick, name):
     assert all(claim["holds"] is None for claim in json.loads((folder / "claims.json").read_text()))
 
 
-def test_one_page_shows_them_all(quick):
+@pytest.fixture
+def here(monkeypatch):
+    """`python -m experiments ...` in this process."""
+    monkeypatch.setattr("experiments.__main__.use_every_core", lambda: None)
+    return lambda *args: main([*map(str, args)])
+
+
+def test_one_page_shows_them_all(quick, here):
     """And `report` makes it again from what is on disk."""
     out, _ = quick
     page = (out / "index.html").read_text()
     assert page.count("<article") == len(RUNNABLE)
     (out / "index.html").unlink()
-    call("report", "--out", out, check=0)
+    assert here("report", "--out", out) == 0
     assert (out / "index.html").read_text() == page
 
 
@@ -93,11 +100,10 @@ def test_a_second_run_computes_nothing(quick):
         (["run", "recall", "--checkpoint-minutes", "-1"], "--checkpoint-minutes"),
     ],
 )
-def test_bad_calls(tmp_path, monkeypatch, args, message):
+def test_bad_calls(tmp_path, here, args, message):
     """One line that names what is wrong, and nothing written."""
-    monkeypatch.setattr("experiments.__main__.use_every_core", lambda: None)
     with pytest.raises(ValueError, match=re.escape(message)) as refusal:
-        main([*args, *(["--out", str(tmp_path / "runs")] if len(args) > 1 else [])])
+        here(*args, *(["--out", tmp_path / "runs"] if len(args) > 1 else []))
     assert len(str(refusal.value).splitlines()) == 1
     assert not (tmp_path / "runs").exists()
 
@@ -122,11 +128,14 @@ def test_a_terminal_shows_the_complaint_too():
     assert one_line("plain words") == "plain words"
 
 
-def test_help_and_list():
+def test_help_and_list(here, capsys):
     """Names and summaries; the settings of one."""
-    listed = call("list", check=0).stdout
+    assert here("list") == 0
+    listed = capsys.readouterr().out
     assert all(name in listed for name in EXPERIMENTS)
-    assert "--learning-rate" in call("run", "recall", "--help", check=0).stdout
+    with pytest.raises(SystemExit, match=r"^0$"):
+        here("run", "recall", "--help")
+    assert "--learning-rate" in capsys.readouterr().out
 
 
 def test_every_claim_is_covered():
