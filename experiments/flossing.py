@@ -3,7 +3,7 @@
 Source   Engelken 2023, section 5: the delayed exclusive or, N = 80, flossed before and during training
 Command  python -m experiments run flossing
 Time     about 20 minutes on 2 CPU cores, reckoned from 9.5 minutes for 10 seeds
-Expect   see the README: what flossing is worth depends on where training starts
+Expect   from a uniform start half of the seeds learn it flossed and none plain; from a Gaussian one all do, either way
 
 y_t = x_{t - 10} XOR x_{t - 5} of fair bits, asked at every step from 10 on, in sequences of 40. A tanh RNN whose arrays
 start uniform, as in PyTorch, or with a Gaussian recurrent matrix of radius 1, Engelken's own; Adam at 1e-3 behind a
