@@ -157,13 +157,11 @@ def checked(folder: Path) -> dict[str, Any]:
     try:
         said = json.loads(raw)
         form, sums = said["format"], (str(said["checksums"][SPEC]), str(said["checksums"][WEIGHTS]))
-    except (ValueError, KeyError, TypeError):
+        by = dict(said.get("versions", {})).get("seqjax", "of another version")
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise changed(folder / SPEC) from None
     if form != FORMAT:
-        raise ValueError(
-            f"{folder} has format {form}, this seqjax reads {FORMAT}: use the seqjax that wrote it, "
-            f"{said.get('versions', {}).get('seqjax', 'of another version')}"
-        )
+        raise ValueError(f"{folder} has format {form}, this seqjax reads {FORMAT}: use the seqjax that wrote it, {by}")
     if sha256(raw.replace(sums[0].encode(), b"", 1)) != sums[0]:
         raise changed(folder / SPEC)
     if sha256(weights) != sums[1]:

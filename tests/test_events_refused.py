@@ -199,6 +199,9 @@ LEAKS = {
     "the number asked for": (["1.5", "2.5", "9.5"], ["1.5", "2.5", "9.5"], {}),
     "a falling function of it": (["-3", "-7", "-90"], ["1.5", "2.5", "9.5"], {}),
     "of every event": (["1", "0"] * 2, ["yes", "no"] * 2, {"per_event": True}),
+    "a copy with a blank": (["", *["yes", "no"] * 8], ["no", *["yes", "no"] * 8], {}),
+    "a number with a blank": (["", *map(str, range(12))], ["7", *map(str, range(12))], {}),
+    "of every event, with a blank": (["", *["1", "0"] * 8], ["no", *["yes", "no"] * 8], {"per_event": True}),
 }
 
 
@@ -212,7 +215,22 @@ def test_a_field_that_tells_the_target_is_refused(tmp_path, field, target, optio
     assert read_events(path, target="left", fields=["kind"], **options).ignored == ("leak",)
 
 
+@pytest.mark.parametrize("where", ["first", "last"])
+def test_a_copy_in_one_row_of_each_sequence_is_refused(tmp_path, where):
+    """The other rows of it are empty."""
+    own = [
+        f"{s},{k},{t if at == (where == 'last') else ''},{t}"
+        for s, t in zip("abcdefghijkl", ["yes", "no"] * 6, strict=True)
+        for at, k in enumerate("uv")
+    ]
+    path = saved(tmp_path, rows(*own).replace("kind,left", "kind,leak,left"))
+    with pytest.raises(ValueError, match="column 'leak' tells the target 'left' exactly"):
+        read_events(path, target="left")
+
+
 SOUND = {
+    "told of few": (["1", "0", "", "", ""], ["yes", "no", "yes", "no", "no"]),
+    "told of less than half": ([*["1", "0"] * 8, *[""] * 17], [*["yes", "no"] * 8, *["no", "yes"] * 8, "no"]),
     "one exception": (["1", "0", "1", "1"], ["yes", "no", "yes", "no"]),
     "a name of each": (["n1", "n2", "n3", "n4"], ["yes", "no", "yes", "no"]),
     "constant": (["1", "1", "1", "1"], ["yes", "no", "yes", "no"]),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from seqjax.fit.figures import label
 from seqjax.fit.metrics import Answered, calibration, compared, drawn, mean_of_defined, ranked, scored, shown, weights
 
 ONCE = np.ones((1, 40))
@@ -119,3 +120,10 @@ def test_a_difference_is_of_the_same_draws():
         ours, theirs = draws["good"][score][1], draws["bad"][score][1]
         there = ~np.isnan(ours)
         np.testing.assert_allclose(difference.low, np.quantile(sign * (ours - theirs)[there], 0.025))
+
+
+def test_a_class_is_shown_by_what_an_svg_may_hold():
+    """Control characters are replaced, long names cut."""
+    assert label("a\x01b\n") == "a\ufffdb\ufffd"
+    assert label("naïve <b>") == "naïve <b>"
+    assert label("x" * 17) == "x" * 15 + "…"

@@ -58,7 +58,7 @@ def test_a_changed_byte_is_found(tmp_path, model, name):
         path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         with pytest.raises(ValueError, match=rf"{name} is not as it was saved|has format 0, this seqjax reads 1"):
             load_model(tmp_path)
-    for part in (content[:-1], b"", content + b" "):
+    for part in (content[:-1], b"", content + b" ", 100_000 * b"["):
         path.write_bytes(part)
         with pytest.raises(ValueError, match=rf"{name} is not as it was saved"):
             load_model(tmp_path)
@@ -82,6 +82,7 @@ def resigned(folder, change):
             lambda said: said.update(format=2),
             r"has format 2, this seqjax reads 1: use the seqjax that wrote it, 0\.1\.0",
         ),
+        (lambda said: said.update(format=2, versions="3.1"), "is not as it was saved"),
         (lambda said: said["network"].update(cell="elman"), "is of a cell 'elman' that this seqjax does not have"),
         (lambda said: said["question"].update(classes=["yes"]), "params must have 1 outputs"),
     ],

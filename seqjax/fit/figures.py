@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unicodedata import category
 
 import matplotlib
 import numpy as np
@@ -92,7 +93,7 @@ def confusion(fitted: Fitted, said: Answered) -> Any:
     shares = table / np.maximum(table.sum(1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     if len(classes) <= CLASSES:
-        names = [name if len(name) <= 16 else f"{name[:15]}…" for name in classes]
+        names = [label(name) for name in classes]
         axes.set_xticks(range(len(classes)), names, rotation=45, ha="right")
         axes.set_yticks(range(len(classes)), names)
         for (row, column), count in np.ndenumerate(table):
@@ -100,6 +101,12 @@ def confusion(fitted: Fitted, said: Answered) -> Any:
             axes.text(column, row, f"{count:,}", ha="center", va="center", color=colour)
     axes.set(xlabel="answer", ylabel="truth")
     return picture
+
+
+def label(name: str) -> str:
+    """A class as an axis names it: what is too long cut, and nothing that an SVG must not hold."""
+    seen = "".join("\ufffd" if category(letter)[0] == "C" else letter for letter in name)
+    return seen if len(seen) <= 16 else f"{seen[:15]}…"
 
 
 def scatter(fitted: Fitted, said: Answered) -> Any:
