@@ -153,7 +153,7 @@ def about(manager: "CheckpointManager", step: int) -> dict[str, Any]:
     """What a checkpoint says of its run; ValueError for one of another format."""
     from orbax.checkpoint import args
 
-    found = manager.restore(step, args=args.Composite(about=args.JsonRestore()))["about"]
+    found = part(manager, step, "about", args.JsonRestore())
     if found.get("format") != FORMAT:
         where = f"{manager.directory}/{step}"
         raise ValueError(
@@ -177,7 +177,18 @@ def leaves(manager: "CheckpointManager", step: int, said: Mapping[str, Any]) -> 
     from orbax.checkpoint import args
 
     blank = {name: np.empty(*kind) for name, kind in said["leaves"].items()}
-    return manager.restore(step, args=args.Composite(tree=args.StandardRestore(blank)))["tree"]
+    return part(manager, step, "tree", args.StandardRestore(blank))
+
+
+def part(manager: "CheckpointManager", step: int, name: str, how: Any) -> Any:
+    """One part of a checkpoint; ValueError where it is not as it was saved."""
+    from orbax.checkpoint import args
+
+    try:
+        return manager.restore(step, args=args.Composite(**{name: how}))[name]
+    except Exception as error:  # orbax, tensorstore and JSON have errors of their own, of many lines
+        where, kind = f"{manager.directory}/{step}", type(error).__name__
+        raise ValueError(f"{where} is not as it was saved ({kind}): remove it to go on from what was before") from error
 
 
 def require_leaves(where: str, stored: Mapping[str, list], wanted: Mapping[str, Any]) -> None:

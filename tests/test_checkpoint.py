@@ -1,6 +1,7 @@
 """Checkpoints: a killed run goes on to the same numbers, and nothing else is ever taken for it."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -147,6 +148,28 @@ def test_another_format_is_refused(tmp_path):
     with reading(tmp_path) as manager, pytest.raises(ValueError, match="has format 99"):
         restored(manager, 1, TREE)
     assert file.exists()
+
+
+def emptied(folder):
+    """What it says of the run is gone."""
+    for path in folder.glob("about/*"):
+        path.write_text("")
+
+
+def halved(folder):
+    """Its largest file is cut."""
+    path = max((path for path in folder.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("damage", [emptied, halved, lambda folder: shutil.rmtree(folder / "tree")])
+def test_a_damaged_one_is_named(tmp_path, damage):
+    """And what to do about it, in one line."""
+    saved(tmp_path, {"a": jnp.asarray(np.random.default_rng(0).normal(size=5000))})
+    damage(tmp_path / "1")
+    with reading(tmp_path) as manager, pytest.raises(ValueError, match=r"/1 is not as it was saved .*: remove") as told:
+        restored(manager, 1, {"a": jnp.zeros(5000)})
+    assert "\n" not in str(told.value)
 
 
 def test_the_last_ones_and_the_best_are_kept(tmp_path):

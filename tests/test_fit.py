@@ -316,8 +316,8 @@ def test_a_finished_fit_is_kept(folder, data, capsys):
     ],
 )
 def test_bad_calls_write_nothing(data, tmp_path, capsys, options, words):
-    """One line, exit code 2."""
-    assert main(["fit", str(data), "--out", str(tmp_path / "out"), *options]) == 2
+    """One line, exit code 2; no folder on the way to one is left either."""
+    assert main(["fit", str(data), "--out", str(tmp_path / "far" / "out"), *options]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert any(word in error for word in words.split("|"))

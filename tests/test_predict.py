@@ -145,6 +145,9 @@ BAD = {
     "no column": (["model", "other.csv"], "has no column 'customer', it has 'id'"),
     "a missing column": (["model", "short.csv"], "has no column 'amount'"),
     "no argument": (["model"], "PATH"),
+    "a name too long": (["model", f"{'x' * 300}.csv"], "File name too long"),
+    "an answer's name too long": (["model", "data.csv", "--out", f"{'x' * 251}.csv"], "cannot be written"),
+    "a number too large": (["model", "huge.csv"], "'amount'"),
 }
 
 
@@ -157,6 +160,8 @@ def test_a_bad_call_is_one_line(folder, tmp_path, monkeypatch, capsys, args, mes
     (tmp_path / "model.csv").mkdir()
     (tmp_path / "other.csv").write_text("id,kind\n1,a\n")
     (tmp_path / "short.csv").write_text("customer,time,kind,channel\nc1,2024-01-01,login,web\n")
+    huge = pl.read_csv(folder / "data.csv").with_columns(amount=pl.lit(1e300))
+    huge.write_csv(tmp_path / "huge.csv")
     before = sorted(tmp_path.iterdir())
     assert main(["predict", *args]) == 2
     said = capsys.readouterr()

@@ -64,6 +64,7 @@ def run(options: Fit) -> None:
     """Read, fit, print what was found, and write it down."""
     out = free(Path(f"{options.data.stem}-fit") if options.out is None else options.out, options.overwrite)
     events, console = read(options), Console(stderr=True)
+    fresh = [path for path in out.parents if not path.exists()]
     require_writable(out.parent)
     try:
         with bars() as bar:
@@ -71,7 +72,7 @@ def run(options: Fit) -> None:
                 events, options.settings, folder=out / PROGRESS, show=bar, say=lambda text: console.print(text, "...")
             )
     except ValueError:
-        tidied(out)
+        tidied(out, *fresh)
         raise
     except KeyboardInterrupt:
         console.print("stopped: the same command goes on from the last round that was saved")
@@ -129,9 +130,9 @@ def standing(course: Course) -> str:
     return f"validation loss {best}; {int(course.stopped.sum())}/{len(course.stopped)} stopped"
 
 
-def tidied(out: Path) -> None:
-    """Remove the folder where nothing has come of it."""
-    for path in (out / PROGRESS, out):
+def tidied(out: Path, *fresh: Path) -> None:
+    """Remove the folder, and those made for it, where nothing has come of it."""
+    for path in (out / PROGRESS, out, *fresh):
         with suppress(OSError):  # it is not empty, or not there
             path.rmdir()
 

@@ -38,12 +38,13 @@ def predict(options: Predict) -> None:
     model = load_model(options.model)
     events = read_like(options.data, model.encoding, missing=options.missing)
     lines = report(events, parts={"new": np.arange(len(events.ids))}, encoding=model.encoding).lines()
-    print(*lines, *news(model.encoding, events), sep="\n", file=sys.stderr)
     frame = predict_all(model, events).frame()
+    if options.out is not None:
+        write_table(options.out, frame)
+    print(*lines, *news(model.encoding, events), sep="\n", file=sys.stderr)
     if options.out is None:
         sys.stdout.write(frame.write_csv())
     else:
-        write_table(options.out, frame)
         print(f"{options.out}: {len(frame):,} answers", file=sys.stderr)
 
 

@@ -94,7 +94,7 @@ def numbers(fitted: Fitted) -> dict[str, Any]:
             model: {name: interval(value) for name, value in scores.items()} for model, scores in fitted.scores.items()
         },
         "ahead": {model: interval(value) for model, value in fitted.ahead.items()},
-        "seeds": fitted.seeds,
+        "seeds": {name: plain(values) for name, values in fitted.seeds.items()},
         "training": {name: training(each) for name, each in fitted.learned.items()},
         "order": None
         if order is None
