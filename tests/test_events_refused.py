@@ -102,6 +102,11 @@ BAD = {
     "an unknown kind": (OK, {"kinds": {"kind": "word"}}, r"kinds must .* \['category', 'number'\], got 'kind': 'word'"),
     "an unknown task": (OK, {"target": "left", "task": "guess"}, "task must be one of .* got 'guess'"),
     "fields that are a word": (OK, {"fields": "kind"}, "fields must be a list"),
+    "ids under the name of an answer": (
+        OK.replace("sequence", "prediction"),
+        {"sequence": "prediction", "target": "left"},
+        "sequence must not be 'prediction', a name that answers have",
+    ),
     "the name of a made field": (
         rows("a,1,2", head="sequence,time,since_previous"),
         {"time": "time"},
@@ -130,6 +135,10 @@ LINES = {
     "no object": ('{"sequence":"a","kind":1}\n[1, 2]\n', "line 2: not a JSON object"),
     "not UTF-8": (b'{"sequence":"a","kind":"u"}\n{"sequence":"b","kind":"\xff"}\n', "line 2: not UTF-8"),
     "a name twice": ('{"sequence":"a","kind":1,"kind":2}\n', "the column 'kind' 2 times"),
+    "a name twice, later": (
+        '{"sequence":"a"}\n{"sequence":"a","sequence":"b"}\n',
+        "line 2, has the column 'sequence' 2",
+    ),
     "infinity": ('{"sequence":"a","kind":1}\n{"sequence":"b","kind":Infinity}\n', "line 2.*finite"),
     "overflow": ('{"sequence":"a","kind":1}\n{"sequence":"b","kind":1e999}\n', "line 2.*finite"),
     "text among numbers": (

@@ -11,6 +11,8 @@ from seqjax.events.fields import KINDS, Field, Number, field
 from seqjax.events.table import Table
 from seqjax.events.targets import Question, known, per_event, per_sequence
 
+ANSWERS = ("prediction", "probabilities", "events", "error")  # beside which the ids could not stand
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -37,6 +39,8 @@ class Columns:
                 raise ValueError(f"kinds must give each of some fields one of {list(KINDS)}, got {name!r}: {kind!r}")
         if self.time is not None and SINCE in self.fields:
             raise ValueError(f"{table.path.name}: {SINCE!r} is a field made of the times: rename that column")
+        if self.target is not None and (self.sequence in ANSWERS or self.sequence.startswith("probability_")):
+            raise ValueError(f"sequence must not be {self.sequence!r}, a name that answers have: rename that column")
 
 
 def assembled(

@@ -92,7 +92,7 @@ def csv_widths(path: Path) -> np.ndarray:
         raise not_utf8(path) from None
     except csv.Error as error:
         raise ValueError(f"{path.name} is cut short or has quotes that do not match ({error})") from None
-    require_unique(path, header)
+    require_unique(path.name, header)
     bad = np.flatnonzero((widths != len(header)) & (widths > 0))
     if bad.size:
         row, found = int(bad[0]), int(widths[bad[0]])
@@ -111,9 +111,11 @@ def read_lines(path: Path, missing: Sequence[str]) -> Any:
     except PolarsError:
         require_lines(path)
         raise
-    with path.open(encoding="utf-8") as file:
-        first = json.loads(next(line for line in file if line.strip()), object_pairs_hook=list)
-    require_unique(path, [name for name, _ in first])
+    with path.open(encoding="utf-8") as file:  # polars takes the first of two values without a word
+        for number, line in enumerate(file, 1):
+            names = [name for name, _ in json.loads(line, object_pairs_hook=list)] if line.strip() else []
+            if len(set(names)) < len(names):
+                require_unique(f"{path.name}, line {number},", names)
     return frame
 
 
@@ -173,8 +175,8 @@ def not_utf8(path: Path) -> ValueError:
     raise AssertionError("the last line above is not UTF-8")
 
 
-def require_unique(path: Path, names: Sequence[str]) -> None:
+def require_unique(where: str, names: Sequence[str]) -> None:
     """ValueError for two columns of one name."""
     for name in names:
         if list(names).count(name) > 1:
-            raise ValueError(f"{path.name} has the column {name!r} {list(names).count(name)} times: rename one")
+            raise ValueError(f"{where} has the column {name!r} {list(names).count(name)} times: rename one")
