@@ -203,8 +203,11 @@ WRONG = {
     "a number far out": ({"amount": 1e300}, "column 'amount' is 1e.300, too far from training's 3"),
     "a fraction for a word": ({"kind": 0.5}, "'kind' must be a category, a word or a whole number, got 0.5"),
     "a list for a word": ({"kind": ["buy"]}, r"'kind' must be a category, .* got \['buy'\]"),
-    "no time": ({"time": None}, "'time' must be a finite number, got None"),
-    "text for a time": ({"time": "1"}, "'time' must be a finite number, got '1'"),
+    "no time": ({"time": None}, "'time' must be a number within ±2⁶², got None"),
+    "text for a time": ({"time": "1"}, "'time' must be a number within ±2⁶², got '1'"),
+    "a time too large": ({"time": 2**62}, "'time' must be a number within ±2⁶²"),
+    "a time beyond floats": ({"time": 10**400}, "'time' must be a number within ±2⁶²"),
+    "no number as time": ({"time": float("nan")}, "'time' must be a number within ±2⁶², got nan"),
     "a time before": ({"time": 4}, "'time' goes back: this event is earlier than the one before"),
 }
 

@@ -207,7 +207,7 @@ def test_types_of_parquet(tmp_path):
             "zone": pl.Series([*moments, moments[1]]).dt.replace_time_zone("Asia/Tokyo"),
             "day": pl.Series([*moments, moments[1]]).cast(pl.Date),
             "ms": pl.Series([3, 2, 1], dtype=pl.Datetime("ms")),
-            "huge": pl.Series([2**63 + 1, 0, 1], dtype=pl.UInt64),
+            "huge": pl.Series([2**62 - 1, -(2**62) + 1, 1], dtype=pl.Int64),
         }
     )
     frame.write_parquet(tmp_path / "log.parquet")
@@ -217,7 +217,7 @@ def test_types_of_parquet(tmp_path):
         ("ms", 1000, 3000),
         ("zone", 1704034800 * 10**6, 1704038400 * 10**6),
         ("day", 1704067200 * 10**6, 1704067200 * 10**6),
-        ("huge", 1, 2**63),
+        ("huge", 1, 2**62 - 1),
     ):
         events = read_events(tmp_path / "log.parquet", time=time, target="left", fields=kept)
         assert events.times[:2].tolist() == [first, last]
@@ -227,9 +227,23 @@ def test_types_of_parquet(tmp_path):
     assert (words(vip), words(kind)) == (["false", "true", None], [None, "v", "u"])
     np.testing.assert_array_equal(price.values, [2, 1.5, np.nan])
     np.testing.assert_array_equal(count.values, [2, 2.0**63, 1])
-    np.testing.assert_array_equal(since.values, np.log1p([np.nan, 2.0**63, np.nan]))
+    np.testing.assert_array_equal(since.values, np.log1p([np.nan, 2.0**62 - 2, np.nan]))
     since = read_events(tmp_path / "log.parquet", time="ns", fields=kept).fields[-1]
     np.testing.assert_array_equal(since.values, np.log1p([np.nan, 2e-9, np.nan]))
+
+
+@pytest.mark.parametrize("name", ["^a.*$", "*", "^.*$"])
+def test_a_name_that_looks_like_a_pattern(tmp_path, name):
+    """Is a name, of whatever column."""
+    (tmp_path / "log.csv").write_text(f"id,at,{name},a1,left\nx,2,u,1,yes\nx,1,v,2,yes\ny,1,u,3,no\n")
+    events = read_events(tmp_path / "log.csv", sequence="id", time="at", target="left")
+    assert [field.name for field in events.fields] == [name, "a1", "since_previous"]
+    assert words(events.fields[0]) == ["v", "u", "u"]
+    for part in ("id", "at", "left"):
+        (tmp_path / "log.csv").write_text("id,at,kind,left\nx,2,u,yes\ny,1,u,no\n".replace(part, name, 1))
+        named = {"sequence": "id", "time": "at", "target": "left"}
+        named = {key: name if value == part else value for key, value in named.items()}
+        assert len(read_events(tmp_path / "log.csv", **named).ids) == 2
 
 
 def test_bools_are_spelled_alike(tmp_path):

@@ -56,6 +56,18 @@ BAD = {
     "a time that is none": (TIMED + "a,2024-01-01,u\na,soon,u\n", {"time": "time"}, "row 2: 'time' is 'soon', a time"),
     "no such day": (TIMED + "a,2024-02-30,u\n", {"time": "time"}, "row 1: 'time' is '2024-02-30', a time must"),
     "an infinite time": (TIMED + "a,1.5,u\na,inf,u\n", {"time": "time"}, "row 2: 'time' is inf"),
+    "a time too large": (
+        TIMED + f"a,1,u\na,{2**62},u\n",
+        {"time": "time"},
+        f"row 2: 'time' is {2**62}, .* within ±2⁶²",
+    ),
+    "a time too small": (TIMED + f"a,{-(2**62)},u\n", {"time": "time"}, f"row 1: 'time' is -{2**62}"),
+    "fractions beside large times": (
+        TIMED + f"a,0.5,u\na,{2**53},u\n",
+        {"time": "time"},
+        f"row 2: 'time' is {2**53}, .* within ±2⁵³ in a column of fractions",
+    ),
+    "a time beyond floats": (TIMED + "a,0.5,u\na,1e308,u\n", {"time": "time"}, "row 2: 'time' is 1e308"),
     "no time": (TIMED + "a,1,u\na,,u\n", {"time": "time"}, "row 2: the time column 'time' is empty"),
     "no time at all": (TIMED + "a,,u\na,,u\n", {"time": "time"}, "every value of the time column 'time' is missing"),
     "some offsets": (
@@ -130,27 +142,36 @@ LINES = {
     "cut short": ('{"sequence":"a","kind":1}\n{"sequence":"a","ki', r"line 2 \(the last: is the file cut short"),
     "not JSON": (
         '{"sequence":"a","kind":1}\n{"sequence" 2}\n{"sequence":"b","kind":1}\n',
-        "log.jsonl, line 2: not a JSON",
+        "log.jsonl, line 2: not JSON: Expecting ':' delimiter at character 13",
     ),
     "no object": ('{"sequence":"a","kind":1}\n[1, 2]\n', "line 2: not a JSON object"),
     "not UTF-8": (b'{"sequence":"a","kind":"u"}\n{"sequence":"b","kind":"\xff"}\n', "line 2: not UTF-8"),
-    "a name twice": ('{"sequence":"a","kind":1,"kind":2}\n', "the column 'kind' 2 times"),
+    "a name twice": ('{"sequence":"a","kind":1,"kind":2}\n', "line 1: 'kind' is given twice"),
     "a name twice, later": (
         '{"sequence":"a"}\n{"sequence":"a","sequence":"b"}\n',
-        "line 2, has the column 'sequence' 2",
+        "line 2: 'sequence' is given twice",
     ),
-    "infinity": ('{"sequence":"a","kind":1}\n{"sequence":"b","kind":Infinity}\n', "line 2.*finite"),
+    "infinity": ('{"sequence":"a","kind":1}\n{"sequence":"b","kind":Infinity}\n', "line 2: Infinity is not JSON"),
     "overflow": ('{"sequence":"a","kind":1}\n{"sequence":"b","kind":1e999}\n', "line 2.*finite"),
     "text among numbers": (
         "".join(f'{{"sequence":"a","kind":{v}}}\n' for v in ("1", "2.5", '"x"')),
-        "row 3: column 'kind' holds numbers, but here 'x'",
+        "line 3: 'kind' is 'x', a text, above it is a number",
     ),
+    "numbers among text": (
+        "".join(f'{{"sequence":"a","kind":{v}}}\n' for v in ('"x"', "null", "1e23")),
+        r"line 3: 'kind' is 1e\+23, a number, above it is a text",
+    ),
+    "half a surrogate pair": ('{"sequence":"a","kind":"\\ud800"}\n', "line 1: a character that is half a surrogate"),
     "a bool among numbers": (
         '{"sequence":"a","kind":1}\n{"sequence":"b","kind":true}\n',
         "line 2: 'kind' is True, a bool",
     ),
     "a list": ('{"sequence":"a","kind":[1]}\n', "column 'kind' holds List.*neither words nor numbers"),
     "no id": ('{"sequence":"a","kind":1}\n{"kind":1}\n', "row 2: the sequence id 'sequence' is empty"),
+    "an empty id": (
+        '{"sequence":"a","kind":1}\n{"sequence":"","kind":1}\n',
+        "row 2: the sequence id 'sequence' is empty",
+    ),
 }
 
 
@@ -189,6 +210,26 @@ def test_bad_parquet_is_refused_in_a_line(tmp_path):
         read_events(tmp_path / "log.parquet")
 
 
+def test_dates_beyond_64_bits_of_microseconds_are_refused(tmp_path):
+    """Days and milliseconds that would wrap around."""
+    import polars as pl
+
+    for kind, most in (
+        (pl.Date, 2**62 // (86_400 * 10**6)),
+        (pl.Datetime("ms"), 2**62 // 1000),
+        (pl.Datetime("us"), 2**62 - 1),
+    ):
+        for value in (most, -most):
+            at = pl.Series([0, value], dtype=pl.Int64).cast(pl.Int32 if kind == pl.Date else pl.Int64).cast(kind)
+            pl.DataFrame({"sequence": ["a", "b"], "at": at}).write_parquet(tmp_path / "log.parquet")
+            unit = {pl.Date: 86_400 * 10**6, pl.Datetime("ms"): 1000}.get(kind, 1)
+            assert read_events(tmp_path / "log.parquet", time="at").times.tolist() == [0, value * unit]
+        at = pl.Series([0, most + 1], dtype=pl.Int64).cast(pl.Int32 if kind == pl.Date else pl.Int64).cast(kind)
+        pl.DataFrame({"sequence": ["a", "b"], "at": at}).write_parquet(tmp_path / "log.parquet")
+        with pytest.raises(ValueError, match=r"row 2: 'at' is .* within ±2⁶² of its units"):
+            read_events(tmp_path / "log.parquet", time="at")
+
+
 def test_other_files_are_refused(tmp_path):
     """Another suffix, nothing, a folder."""
     for path, message in ((tmp_path / "log.txt", "must be a file .csv"), (tmp_path / "no.csv", "is not there")):
@@ -222,6 +263,17 @@ def test_a_field_that_tells_the_target_is_refused(tmp_path, field, target, optio
     with pytest.raises(ValueError, match=r"column 'leak' tells the target 'left' exactly: leave it out of the fields"):
         read_events(path, target="left", **options)
     assert read_events(path, target="left", fields=["kind"], **options).ignored == ("leak",)
+
+
+def test_a_regression_target_as_text_is_refused(tmp_path):
+    """In JSON lines, where text stays text, and where it is said to be a category."""
+    path = saved(
+        tmp_path, "".join(f'{{"sequence":{i},"leak":"{i / 2}","y":{i / 2}}}\n' for i in range(30)), "log.jsonl"
+    )
+    with pytest.raises(ValueError, match="column 'leak' tells the target 'y' exactly"):
+        read_events(path, target="y")
+    path = saved(tmp_path, "".join(f'{{"sequence":{i},"leak":"n{i}","y":{i / 2}}}\n' for i in range(30)), "log.jsonl")
+    assert len(read_events(path, target="y").fields) == 1
 
 
 @pytest.mark.parametrize("where", ["first", "last"])

@@ -12,20 +12,24 @@ import numpy as np
 import pytest
 
 from seqjax.bodies import convolutional, windowed
+from seqjax.cli import fit as cli_fit
 from seqjax.cli import main
-from seqjax.events import read_events
+from seqjax.events import Question, read_events
+from seqjax.events.targets import Targets
 from seqjax.fit import Settings, fit, fitted, learn
 from seqjax.fit.bags import bag_models, bags, boosted, boosted_numbers, likeliest, logistic, nearest, one_thread, ridge
 from seqjax.fit.learn import after_round, ended, learned, started
 from seqjax.fit.metrics import compared, drawn, scored
 from seqjax.fit.order import last_answers
-from seqjax.fit.prepare import fingerprint, recent, widths_of
+from seqjax.fit.prepare import fingerprint, prepare, recent, widths_of
 from seqjax.fit.rounds import round_of, rows_of_update
 from seqjax.fit.speak import log_softmax
 from seqjax.fit.task import bucket_task
 from seqjax.fit.words import rows_of, verdict
+from seqjax.fit.write import numbers
 from seqjax.model import load_model
 from seqjax.plan import Plan
+from seqjax.statistics import Mean
 from seqjax.train import many
 
 SETTINGS = Settings(hidden=4, seeds=2, rounds=3, batch=32)
@@ -264,6 +268,17 @@ def test_the_folder_is_whole(folder, found):
     assert len(said["training"]["GRU"]["validation"]) == SETTINGS.seeds
 
 
+def test_numbers_that_json_has_not_are_null(found):
+    """Infinite and undefined scores of seeds, losses and intervals."""
+    bad = Mean(np.inf, np.nan, -np.inf)
+    scores = {name: dict.fromkeys(each, bad) for name, each in found.fitted.scores.items()}
+    seeds = {name: [np.nan, np.float64(np.inf), 1.5] for name in found.fitted.seeds}
+    made = replace(found.fitted, scores=scores, seeds=seeds)
+    told = json.loads(json.dumps(numbers(made), allow_nan=False))
+    assert told["scores"]["GRU"]["AUROC"] == {"value": None, "low": None, "high": None}
+    assert told["seeds"]["accuracy"] == [None, None, 1.5]
+
+
 def test_the_model_says_what_was_written_down(folder, found, events):
     """The model in the folder gives the probabilities of predictions.csv, of the test sequences."""
     model, prepared = load_model(folder), found.fitted.prepared
@@ -313,6 +328,7 @@ def test_a_finished_fit_is_kept(folder, data, capsys):
         (["--target", "answer", "--split", "time"], "a split by time needs times"),
         (["--target", "answer", "--categories", "level", "--numbers", "level"], "both"),
         (["--target", "answer", "--rounds", "many"], "rounds"),
+        (["--target", "answer", "--out", "x" * 201], "must be a name of at most 200 bytes, it has 201"),
     ],
 )
 def test_bad_calls_write_nothing(data, tmp_path, capsys, options, words):
@@ -322,6 +338,31 @@ def test_bad_calls_write_nothing(data, tmp_path, capsys, options, words):
     assert error.count("\n") == 1
     assert any(word in error for word in words.split("|"))
     assert not list(tmp_path.iterdir())
+
+
+def test_texts_that_stand_for_missing_values(data, tmp_path, monkeypatch):
+    """Are those that are said."""
+    asked = {}
+    monkeypatch.setattr(cli_fit, "read_events", lambda path, **how: asked.update(how) or read_events(path, **how))
+    assert main(["fit", str(data), "--target", "gone", "--missing", "?", "--out", str(tmp_path / "out")]) == 2
+    assert asked["missing"] == ("?",)
+
+
+def test_answers_that_cannot_be_trained_on(events):
+    """Too large or too close for a variance, all one, a class of events that no training sequence has."""
+    question = Question("level", "regression")
+    N = len(events.ids)
+    for low, high in ((-1e200, 1e200), (0, 1e-300)):
+        told = replace(events, targets=Targets(question, np.where(np.arange(N) % 2, low, high)))
+        with pytest.raises(ValueError, match=r"answers in 'level', up to .* too large or too close for a variance"):
+            prepare(told, SETTINGS)
+    with pytest.raises(ValueError, match="every training answer in 'level' is 3: there is nothing to learn"):
+        prepare(replace(events, targets=Targets(question, np.full(N, 3.0))), SETTINGS)
+    codes = np.arange(events.offsets[-1], dtype=np.int32) % 2
+    told = replace(events, targets=Targets(Question("kind", "multiclass", ("u", "v", "w"), per_event=True), codes))
+    codes[events.within(prepare(told, SETTINGS).parts.test)] = 2
+    with pytest.raises(ValueError, match="no training sequence has an answer 'w' in 'kind': take another split seed"):
+        prepare(told, SETTINGS)
 
 
 def test_settings_are_told_apart_by_what_is_fitted(events, data):

@@ -1,7 +1,11 @@
 """`predict` and its command: the answers of a loop over one event after the other, for files of every format."""
 
 import io
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -147,6 +151,7 @@ BAD = {
     "no argument": (["model"], "PATH"),
     "a name too long": (["model", f"{'x' * 300}.csv"], "File name too long"),
     "an answer's name too long": (["model", "data.csv", "--out", f"{'x' * 251}.csv"], "cannot be written"),
+    "the data itself": (["model", "data.csv", "--out", "./data.csv"], "is the data itself"),
     "a number too large": (["model", "huge.csv"], "'amount'"),
 }
 
@@ -170,6 +175,18 @@ def test_a_bad_call_is_one_line(folder, tmp_path, monkeypatch, capsys, args, mes
     assert message in said.err
     assert said.out == ""
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_reader_that_went_away_is_no_error(folder):
+    """As behind `| head`: exit code 1, and no word."""
+    command = [sys.executable, "-c", "from seqjax.cli import main; raise SystemExit(main())", "predict"]
+    options: dict[str, Any] = {"cwd": folder, "env": os.environ | {"JAX_ENABLE_X64": "1"}, "stderr": subprocess.PIPE}
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*command, "model", "data.csv"], stdout=write, **options)
+    os.close(write)
+    assert done.returncode == 1
+    assert b"Error" not in done.stderr
 
 
 def test_ids_under_the_name_of_an_answer(tmp_path, model):

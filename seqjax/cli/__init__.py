@@ -4,6 +4,7 @@ Exit code 0, or 2 for a bad call, with one line that says what is wrong; nothing
 """
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 
@@ -36,9 +37,13 @@ def main(args: list[str] | None = None) -> int:
         kind, command, _ = COMMANDS[name]
         logging.getLogger("absl").setLevel(logging.ERROR)  # orbax tells there how it opens a folder to read
         command(parse(kind, rest, prog=f"seqjax {name}"))
+        sys.stdout.flush()
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # nobody reads any more, as behind `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+        return 1
     except OSError as error:  # of a file, such as a name that is too long
         if error.filename is None:
             raise

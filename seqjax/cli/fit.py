@@ -15,6 +15,7 @@ from rich.text import Text
 from seqjax.cli.folder import folder
 from seqjax.events import Events, read_events
 from seqjax.events.read import LIMIT
+from seqjax.events.table import MISSING
 from seqjax.fit import Settings, fit
 from seqjax.fit.learn import Course
 from seqjax.fit.words import rows_of, verdict
@@ -37,7 +38,8 @@ class Fit:
     sequence: str = "sequence"
     """Column that tells which sequence an event belongs to."""
     time: str | None = None
-    """Column of numbers or dates by which events are sorted; by default they come in their order in the file."""
+    """Column of numbers or dates by which events are sorted, equal ones in their order in the file, which is that of
+    all events by default."""
     per_event: bool = False
     """Every event has an answer of its own."""
     task: Literal["binary", "multiclass", "regression"] | None = None
@@ -50,6 +52,8 @@ class Fit:
     """Columns of text that are numbers."""
     since_previous: bool = True
     """With a time, the time since the event before is a field as well."""
+    missing: tuple[str, ...] = MISSING
+    """Texts that stand for a missing value in a CSV file."""
     limit: int = LIMIT
     """Categories that a column may have."""
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
@@ -108,6 +112,7 @@ def read(options: Fit) -> Events:
         fields=options.fields or None,
         kinds=kinds,
         since_previous=options.since_previous,
+        missing=options.missing,
         limit=options.limit,
     )
 

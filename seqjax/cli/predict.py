@@ -35,6 +35,8 @@ def predict(options: Predict) -> None:
     """Read, answer and write; what was met on the way goes to standard error."""
     if options.out is not None:
         require_table_path(options.out)
+        if options.out.resolve() == options.data.resolve():
+            raise ValueError(f"--out {options.out} is the data itself: name another file")
     model = load_model(options.model)
     events = read_like(options.data, model.encoding, missing=options.missing)
     lines = report(events, parts={"new": np.arange(len(events.ids))}, encoding=model.encoding).lines()

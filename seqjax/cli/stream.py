@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import tyro
 
 from seqjax.core import require_sizes
-from seqjax.events.table import finite
+from seqjax.events.lines import object_in
 from seqjax.model import load_model
 from seqjax.serving import Live, Prediction
 
@@ -128,32 +128,3 @@ def said(found: Prediction) -> dict[str, Any]:
     """An answer as JSON has it; a number has no probabilities."""
     probabilities = {"probabilities": found.probabilities} if found.probabilities else {}
     return {"prediction": found.answer, **probabilities, "events": found.events}
-
-
-def object_in(line: bytes) -> dict[str, Any]:
-    """The JSON object in a line; ValueError for anything else, for a name given twice, NaN and infinity."""
-    try:
-        found = json.loads(line.decode(), object_pairs_hook=once, parse_constant=no_constant, parse_float=finite)
-    except UnicodeDecodeError:
-        raise ValueError("not UTF-8 text") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
-    except RecursionError:
-        raise ValueError("not an event: too many brackets in brackets") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"not a JSON object, which an event is, got {line.decode().strip()[:60]}")
-    return found
-
-
-def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object's names and values; ValueError for a name given twice."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
-    return found
-
-
-def no_constant(text: str) -> NoReturn:
-    """ValueError for NaN and infinity, of which JSON knows nothing."""
-    raise ValueError(f"{text} is not JSON: give null for a missing value")

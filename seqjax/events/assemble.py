@@ -80,8 +80,9 @@ def sequences(table: Table, column: str) -> tuple[np.ndarray, np.ndarray]:
     """
     import polars as pl
 
-    series = table.frame[column]
-    lost = series.is_null().arg_true()
+    series = table.column(column)
+    empty = series.is_null() | (series == "") if series.dtype == pl.String else series.is_null()
+    lost = empty.arg_true()
     if len(lost):
         raise table.error(lost[0], f"the sequence id {column!r} is empty: say which sequence the row belongs to")
     if series.dtype.is_float() and ((series % 1 == 0) & (series.abs() < 2**53)).all():

@@ -1,7 +1,6 @@
 """Times: numbers, or dates as ISO 8601 text or in a column of dates; a column at once, or one at a time."""
 
 import re
-import sys
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
@@ -18,6 +17,7 @@ ISO = (
 ALLOWED = "a number or an ISO 8601 date such as 2024-05-31 or 2024-05-31T12:30:00.5+02:00"
 SINCE = "since_previous"
 MICROSECONDS = 1_000_000
+LARGEST, FINEST = 2**62, 2**53  # of ticks: differences stay within 64 bits, and fractions beside whole numbers exact
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Clock:
         """One time as a number, dates in microseconds since 1970; ValueError for what is not of this kind."""
         if self.kind == "number":
             found = value.item() if isinstance(value, np.number) else value
-            known = isinstance(found, int | float) and not isinstance(found, bool) and abs(found) <= sys.float_info.max
+            known = isinstance(found, int | float) and not isinstance(found, bool) and abs(found) < LARGEST
         else:
             text = value.isoformat() if isinstance(value, date) else value
             found = microseconds(text) if isinstance(text, str) else None
             known = found is not None
         if not known or found is None:
-            want = "an ISO 8601 date" if self.kind == "date" else "a finite number"
+            want = "an ISO 8601 date" if self.kind == "date" else "a number within ±2⁶²"
             raise ValueError(f"{self.column!r} must be {want}, got {value!r}")
         return found
 
@@ -79,7 +79,7 @@ def ticks(table: Table, column: str) -> tuple[Clock, np.ndarray, np.ndarray, flo
     """
     import polars as pl
 
-    series = table.frame[column]
+    series = table.column(column)
     empty = series.is_null().to_numpy()
     if empty.all():
         raise ValueError(f"{table.path.name}: every value of the time column {column!r} is missing")
@@ -88,13 +88,16 @@ def ticks(table: Table, column: str) -> tuple[Clock, np.ndarray, np.ndarray, flo
     elif series.dtype.is_numeric():
         kind = "number"
     elif series.dtype in (pl.Date, pl.Datetime):
-        kind, series = "date", series.cast(pl.Datetime("us")) if series.dtype == pl.Date else series
+        kind = "date"
     else:
         raise ValueError(f"{table.path.name}: column {column!r} holds {series.dtype}, a time must be {ALLOWED}")
     values, per_second = (physical if kind == "date" else numeric)(series)
-    bad = np.flatnonzero(~np.isfinite(values) & ~empty)
+    most = FINEST if values.dtype.kind == "f" else LARGEST
+    bad = np.flatnonzero(~((values > -most) & (values < most)) & ~empty)
     if bad.size:
-        raise table.error(bad[0], f"{column!r} is {values[bad[0]]}, a time must be {ALLOWED}")
+        given = table.column(column).cast(pl.String)[int(bad[0])]
+        limit = "±2⁵³ in a column of fractions" if values.dtype.kind == "f" else "±2⁶² of its units"
+        raise table.error(bad[0], f"{column!r} is {given}, a time must be {ALLOWED}, within {limit}")
     return Clock(column, kind), values, empty, per_second
 
 
@@ -111,11 +114,12 @@ def physical(series: Any) -> tuple[np.ndarray, float]:
     """Dates as int64: microseconds, or nanoseconds where there are any that these would not tell apart."""
     import polars as pl
 
-    unit = series.dtype.time_unit
+    unit = getattr(series.dtype, "time_unit", "day")
     values = series.to_physical().fill_null(0).cast(pl.Int64).to_numpy()
     if unit == "ns":
         return (values, 1e9) if (values % 1000).any() else (values // 1000, MICROSECONDS)
-    return values * (1000 if unit == "ms" else 1), MICROSECONDS
+    factor = {"day": 86_400 * MICROSECONDS, "ms": 1000, "us": 1}[unit]
+    return np.clip(values, -(LARGEST // factor) - 1, LARGEST // factor + 1) * factor, MICROSECONDS
 
 
 def of_text(table: Table, column: str, series: Any) -> tuple[str, Any]:

@@ -53,7 +53,7 @@ def field(table: Table, name: str, kind: str | None, limit: int | None) -> Field
     """A column as a field of at most `limit` categories, None for no limit; without a kind, text, bools and
     categoricals are categories and numbers are numbers.
 
-    Text of a CSV file is numbers where it all is, and so is text of JSON lines beside numbers. Raises ValueError
+    Text of a CSV file is numbers where it all is. Raises ValueError
     naming the row for text among numbers and for infinity; naming the column for what has no kind, such as dates.
     """
     series = typed(table, name, kind)
@@ -69,19 +69,17 @@ def typed(table: Table, name: str, kind: str | None) -> Any:
     """A column as polars has it, but text that is numbers as such; ValueError as for `field`."""
     import polars as pl
 
-    series = table.frame[name]
+    series = table.column(name)
     given = series.count()
     if not given and kind is None:
         raise ValueError(f"{table.path.name}: every value of column {name!r} is missing: {LEAVE}, or say its kind")
     if not given:
-        return pl.Series(name, [None] * len(series), pl.Float64 if kind == "number" else pl.String)
+        return pl.Series("", [None] * len(series), pl.Float64 if kind == "number" else pl.String)
     if series.dtype != pl.String or kind == "category":
         return series.replace(BOOLS) if series.dtype == pl.String and table.path.suffix == ".csv" else series
     text = series.str.strip_chars()
     numbers = text.cast(pl.Float64, strict=False).fill_nan(None)
-    found = numbers.count()
-    loose = table.path.suffix == ".csv" or (table.path.suffix != ".parquet" and found < given)
-    if kind == "number" or (loose and 2 * found >= given):
+    if kind == "number" or (table.path.suffix == ".csv" and 2 * numbers.count() >= given):
         bad = (numbers.is_null() & text.is_not_null()).arg_true()
         if len(bad):
             fix = "mend it, leave it empty" + ("" if kind else ", or say that the column is a category")

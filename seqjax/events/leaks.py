@@ -1,5 +1,6 @@
 """Fields that give the target away: one that is the same all through a sequence and tells its answer."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,16 +24,22 @@ def require_no_leak(events: Events) -> None:
     places = rows if own else events.offsets[rows]
     answers = targets.values[rows]
     for field in events.fields:
-        values = coded(field)
+        values = coded(field, answers.dtype.kind == "f")
         whole = (own or constant(values, events.offsets)) and tells(values[places], answers, own)
         if whole or told_alone(values, ~field.missing(), places, answers, own):
             name, target = Path(events.path).name, targets.question.column
             raise ValueError(f"{name}: column {field.name!r} tells the target {target!r} exactly: {LEAVE}")
 
 
-def coded(field: Field) -> np.ndarray:
-    """The values of a field, a missing one equal to any other missing one."""
-    return field.codes if isinstance(field, Category) else np.nan_to_num(field.values, nan=np.inf)
+def coded(field: Field, numeric: bool) -> np.ndarray:
+    """The values of a field, a missing one equal to any other missing one; beside numeric answers, words that are all
+    numbers as numbers."""
+    if not isinstance(field, Category):
+        return np.nan_to_num(field.values, nan=np.inf)
+    if numeric:
+        with suppress(ValueError):
+            return np.array([*map(float, field.values), np.inf])[field.codes]
+    return field.codes
 
 
 def constant(values: np.ndarray, offsets: np.ndarray) -> bool:

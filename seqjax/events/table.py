@@ -1,7 +1,6 @@
 """A file of rows as a polars table: CSV, Parquet or JSON lines, refused with one line unless it is whole."""
 
 import csv
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -10,13 +9,16 @@ from typing import Any
 
 import numpy as np
 
+from seqjax.events.lines import object_in
+
 SUFFIXES = (".csv", ".parquet", ".jsonl", ".ndjson")
 MISSING = ("", "NA", "NaN", "nan", "null")  # what stands for a missing value in a CSV file
+KINDS_OF = {bool: "bool", int: "number", float: "number", str: "text", list: "list", dict: "object"}
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The columns of a file, null where missing. Of CSV all are text; of JSON lines those in which a text occurs."""
+    """The columns of a file, null where missing. Of CSV all are text."""
 
     path: Path
     frame: Any  # polars.DataFrame
@@ -25,6 +27,10 @@ class Table:
     def error(self, row: Any, what: str) -> ValueError:
         """An error of one row, of those counted from 0; it is told counted from 1, without the header."""
         return ValueError(f"{self.path.name}, row {int(row) + 1}: {what}")
+
+    def column(self, name: str) -> Any:
+        """A column, without its name, which polars would take for a pattern where it looks like one."""
+        return self.frame[name].alias("")
 
     def require(self, names: Sequence[str]) -> None:
         """ValueError for columns that the file does not have."""
@@ -104,64 +110,31 @@ def csv_widths(path: Path) -> np.ndarray:
 def read_lines(path: Path, missing: Sequence[str]) -> Any:
     """A file with a JSON object in every line; blank lines are no rows."""
     import polars as pl
-    from polars.exceptions import PolarsError
 
-    try:
-        frame = pl.read_ndjson(path, infer_schema_length=None)
-    except PolarsError:
-        require_lines(path)
-        raise
-    with path.open(encoding="utf-8") as file:  # polars takes the first of two values without a word
-        for number, line in enumerate(file, 1):
-            names = [name for name, _ in json.loads(line, object_pairs_hook=list)] if line.strip() else []
-            if len(set(names)) < len(names):
-                require_unique(f"{path.name}, line {number},", names)
-    return frame
+    require_lines(path)
+    return pl.read_ndjson(path, infer_schema_length=None)
 
 
 def require_lines(path: Path) -> None:
-    """ValueError naming the first line that is not UTF-8, not a JSON object, or holds a value of another type than the
-    lines before it."""
+    """ValueError naming the first line that is no JSON object, or holds a value of another type than the lines before
+    it: polars takes the first of two values of one name, and numbers beside text as text, without a word."""
     kinds: dict[str, str] = {}
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                for name, value in object_of(path, number, line).items():
-                    kind = kind_of(value)
-                    if kind and kinds.setdefault(name, kind) != kind:
-                        raise ValueError(
-                            f"{path.name}, line {number}: {name!r} is {value!r}, a {kind}, above it is a {kinds[name]}"
-                        )
-    except UnicodeDecodeError:
-        raise not_utf8(path) from None
-    if not kinds:
+    rows = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                found = object_in(line) if line.strip() else {}
+            except ValueError as error:
+                ends = "" if line.endswith(b"\n") else " (the last: is the file cut short?)"
+                raise ValueError(f"{path.name}, line {number}{ends}: {error}") from None
+            rows += bool(line.strip())
+            for name, value in found.items():
+                kind = KINDS_OF.get(type(value))
+                if kind and kinds.setdefault(name, kind) != kind:
+                    what = f"{name!r} is {value!r}, a {kind}, above it is a {kinds[name]}"
+                    raise ValueError(f"{path.name}, line {number}: {what}")
+    if not rows:
         raise ValueError(f"{path.name} is empty: it has no rows")
-
-
-def object_of(path: Path, number: int, line: str) -> dict[str, Any]:
-    """The JSON object in a line, none for a blank one; ValueError for anything else."""
-    try:
-        found = json.loads(line, parse_constant=finite, parse_float=finite) if line.strip() else {}
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        ends = "" if line.endswith("\n") else " (the last: is the file cut short?)"
-        what = f"not a JSON object of finite values, got {line.strip()[:60]!r}"
-        raise ValueError(f"{path.name}, line {number}{ends}: {what}")
-    return found
-
-
-def finite(text: str) -> float:
-    """A JSON number; ValueError for NaN and infinity, of which the format knows nothing."""
-    if not abs(float(text)) < float("inf"):
-        raise ValueError(f"{text} is not finite")
-    return float(text)
-
-
-def kind_of(value: Any) -> str | None:
-    """What a JSON value is; None for null."""
-    words = {bool: "bool", int: "number", float: "number", str: "text", list: "list", dict: "object"}
-    return words.get(type(value))
 
 
 def not_utf8(path: Path) -> ValueError:

@@ -67,7 +67,7 @@ def answers(
     """
     if task not in (None, *TASKS):
         raise ValueError(f"task must be one of {list(TASKS)}, got {task!r}")
-    if not table.frame[column].count():
+    if not table.column(column).count():
         require_two(table, column, [])
     series = typed(table, column, "number" if task == "regression" else None)
     kind = task or inferred(series)

@@ -76,7 +76,7 @@ def recent(prepared: Prepared, k: int, batch: int) -> Prepared:
 
 
 def split_of(events: Events, settings: Settings) -> Split:
-    """The parts, each with an answer; ValueError where one has none."""
+    """The parts, each with an answer; ValueError where one has none, or training lacks a class that another has."""
     parts = split(
         events,
         seed=settings.split_seed,
@@ -87,6 +87,13 @@ def split_of(events: Events, settings: Settings) -> Split:
     for name, rows in parts._asdict().items():
         if not known(answers_in(events, rows)).any():
             raise ValueError(f"no answer is known in the {name} part of {len(rows)} sequences: enlarge its share")
+    told: Any = events.targets
+    lacking = np.setdiff1d(told.values[known(told.values)], answers_in(events, parts.train))
+    if told.question.classes and lacking.size:
+        raise ValueError(
+            f"no training sequence has an answer {told.question.classes[lacking[0]]!r} in {told.question.column!r}: "
+            "take another split seed, or leave these answers empty"
+        )
     return parts
 
 
@@ -103,10 +110,16 @@ def answers_of(events: Events, parts: Split) -> tuple[np.ndarray, tuple[float, f
         return told.values.astype(np.int32), (0.0, 1.0)
     train = answers_in(events, parts.train)
     train = train[known(train)]
-    mean, sd = float(train.mean()), float(train.std())
-    if not 0 < sd < float("inf"):
-        raise ValueError(f"every training answer in {told.question.column!r} is {mean:.6g}: there is nothing to learn")
-    return ((told.values - mean) / sd).astype(np.float32), (mean, sd)
+    column, answers = told.question.column, told.values
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, sd = float(train.mean()), float(train.std())
+        standardised = ((answers - mean) / sd if sd else answers).astype(np.float32)
+    if (train == train[0]).all():
+        raise ValueError(f"every training answer in {column!r} is {train[0]:.6g}: there is nothing to learn")
+    if not (0 < sd < float("inf")) or np.isinf(standardised).any():
+        worst = np.abs(answers[known(answers)]).max()
+        raise ValueError(f"answers in {column!r}, up to {worst:.3g}, are too large or too close for a variance")
+    return standardised, (mean, sd)
 
 
 def widths_of(lengths: np.ndarray, train: np.ndarray, batch: int) -> tuple[int, ...]:
