@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from experiments.benchmark import EXPERIMENT, Config, at_least, at_most, in_proportion, layer, peers, probe, stream
+import seqjax
+from experiments.benchmark import (
+    EXPERIMENT,
+    Config,
+    at_least,
+    at_most,
+    in_proportion,
+    layer,
+    pairs,
+    peers,
+    probe,
+    stream,
+)
 from experiments.benchmark.cases import absent, dataset_of, joined, seconds, select, timed
 from experiments.benchmark.peers import ABSENT, CELLS, LIBRARIES, OWN_EQUATION, absence
 from experiments.benchmark.pieces import pieces
@@ -197,6 +209,30 @@ def test_a_peer_that_computes_something_else_is_refused():
         layer.require_agreement("lstm", kind, params, xs, {"seqjax": right(), "linen": right()})
         with pytest.raises(RuntimeError, match="linen computes another lstm"):
             layer.require_agreement("lstm", kind, params, xs, {"seqjax": right(), "linen": wrong(right())})
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_encoder_decoders_are_the_same(cell):
+    """Loss and gradient, of ragged pairs; or it is refused."""
+    pytest.importorskip("torch")
+    with jax.numpy_rank_promotion("allow"):
+        done = pairs.measure(cell=cell, B=3, T=4, H=5, rounds=1, seconds=0)
+    assert [each["kind"] for each in done] == ["gradient", "training"]
+    for each in done:
+        assert {name for name, facts in each["candidates"].items() if facts.get("cpu")} == {"seqjax", "torch"}
+
+
+def test_another_encoder_decoder_is_refused():
+    """By its gradient."""
+    torch = pytest.importorskip("torch")
+    network = seqjax.encoder_decoder(seqjax.gru(), embedding=3, bidirectional=True, bridge=True, attention=2)
+    params = network.init(jax.random.key(0), 4, 5, 6)
+    named = peers.module_of("torch_pairs").weights_of(params)
+    theirs = {name: torch.tensor(np.asarray(array)) for name, array in named.items()}
+    pairs.require_agreement("gru", (1.0, params), (1.0, theirs))
+    theirs["bridge.bias"] = theirs["bridge.bias"] * 1.001
+    with pytest.raises(RuntimeError, match="torch computes another encoder-decoder of gru than seqjax"):
+        pairs.require_agreement("gru", (1.0, params), (1.0, theirs))
 
 
 def test_a_peer_of_another_equation_says_so():

@@ -1,6 +1,6 @@
 """How fast is training here, beside every other library that one could pick? Each ratio is of times of one run.
 
-Source   this project's own targets (P1 to P5)
+Source   this project's own targets (P1 to P6)
 Command  python -m experiments run benchmark
          (peers: pip install '.[bench]'; a missing one is listed as such, and never counted as beaten)
 Time     about 15 minutes on 2 CPU cores
@@ -55,7 +55,7 @@ def measured(ask: Ask, piece: Piece) -> Any:
 
 
 def claims(config: Config, dataset: Any) -> list[Claim]:
-    """P1 to P5, as far as they were measured."""
+    """P1 to P6, as far as they were measured."""
     of = partial(select, dataset)
     gradients = [case for cell in config.judged for case in of(part="layer", kind="gradient", cell=cell, cores=1)]
     wide = [case for case in gradients if case.H in WIDE]
@@ -67,6 +67,7 @@ def claims(config: Config, dataset: Any) -> list[Claim]:
         "P3": together(at_least(4, sweeps, LOOPS), at_least(2, sweeps, ("linen",))),
         "P4": at_most(PROBE, probes, "forward+backward"),
         "P5": in_proportion(growth, *SLOPES),
+        "P6": at_least(1, list(of(part="pairs", kind="training", cores=1)), PEERS),
     }
     return [claim(id, **asdict(verdict)) for id, verdict in verdicts.items() if verdict is not None]
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import jax
 
-from experiments.benchmark import growth, layer, probe, stream, sweep
+from experiments.benchmark import growth, layer, pairs, probe, stream, sweep
 from experiments.benchmark.peers import installed
 
 JOBS: dict[str, Callable[..., list[dict[str, Any]]]] = {
     "layer": layer.measure,
     "sweep": sweep.measure,
     "stream": stream.measure,
+    "pairs": pairs.measure,
     "probe": probe.measure,
     "growth": growth.measure,
 }

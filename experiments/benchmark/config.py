@@ -8,7 +8,7 @@ from experiments.models import require_known
 from seqjax.core import require_sizes
 
 AXES = ("T", "H", "B", "S")
-PARTS = ("layer", "sweep", "stream", "probe", "growth")
+PARTS = ("layer", "sweep", "stream", "pairs", "probe", "growth")
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Config:
     sweep_updates: int = 20
     streamed: tuple[int, ...] = (32, 256)
     """H of the layers that are stepped alone."""
+    pairs: tuple[tuple[int, int, int], ...] = ((64, 12, 128), (128, 12, 256))
+    """B T H of the encoder-decoders."""
     probe_length: int = 1000
     probe_hidden: int = 64
     growth: tuple[str, ...] = AXES
@@ -59,6 +61,7 @@ QUICK: dict[str, Any] = {
     "sweep_length": 3,
     "sweep_updates": 2,
     "streamed": (5,),
+    "pairs": ((2, 3, 4),),
     "probe_length": 5,
     "probe_hidden": 4,
     "growth": ("T",),
@@ -80,6 +83,9 @@ def check(config: Config) -> None:
     flat = {f"{name}[{i}]": size for name in lists for i, size in enumerate(getattr(config, name))}
     flat |= {
         f"sizes[{i}].{name}": n for i, size in enumerate(config.sizes) for name, n in zip("BTDH", size, strict=True)
+    }
+    flat |= {
+        f"pairs[{i}].{name}": n for i, size in enumerate(config.pairs) for name, n in zip("BTH", size, strict=True)
     }
     single = ("sweep_seeds", "sweep_length", "sweep_updates", "probe_length", "probe_hidden", "rounds")
     require_sizes(**flat, **{name: getattr(config, name) for name in single})

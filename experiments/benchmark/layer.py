@@ -92,18 +92,23 @@ def gradient(weights: Any, apply: Callable[[Any, Any], Any], xs: Array) -> tuple
 
 def training(weights: Any, apply: Callable[[Any, Any], Any], xs: Array) -> tuple[Call, dict[str, float]]:
     """A step of Adam, each from where the last one ended; returns nothing."""
-    adam, learn = optax.adam(LEARNING_RATE), loss_and_gradient(apply)
+    return stepper(weights, loss_and_gradient(apply), xs)
 
-    def step(state: tuple[Any, Any], xs: Array) -> tuple[Any, Any]:
-        steps, moments = adam.update(learn(state[0], xs)[1], state[1], state[0])
+
+def stepper(weights: Any, learn: Callable[[Any, Any], Any], data: Any) -> tuple[Call, dict[str, float]]:
+    """The same, of a function of weights and data that returns loss and gradient."""
+    adam = optax.adam(LEARNING_RATE)
+
+    def step(state: tuple[Any, Any], data: Any) -> tuple[Any, Any]:
+        steps, moments = adam.update(learn(state[0], data)[1], state[1], state[0])
         return optax.apply_updates(state[0], steps), moments
 
     state = (weights, adam.init(weights))
-    program, facts = compiled(step, state, xs)
+    program, facts = compiled(step, state, data)
 
     def call() -> None:
         nonlocal state
-        state = jax.block_until_ready(program(state, xs))
+        state = jax.block_until_ready(program(state, data))
 
     return call, facts
 

@@ -27,6 +27,7 @@ def pieces(config: Config, cores: Sequence[int]) -> list[Piece]:
         "layer": [piece for count in cores for piece in layers(config, count, alone=count == few)],
         "sweep": sweeps(config, many),
         "stream": streams(config, few),
+        "pairs": pairs(config, few),
         "probe": [probe(config, few)],
         "growth": growths(config, few),
     }
@@ -71,6 +72,15 @@ def streams(config: Config, cores: int) -> list[Piece]:
         Piece(f"{cell} alone, H = {H}", cores, "stream", {"cell": cell, "D": H, "H": H, **timing(config)})
         for cell in judged(config)
         for H in config.streamed
+    ]
+
+
+def pairs(config: Config, cores: int) -> list[Piece]:
+    """Encoder-decoders."""
+    return [
+        Piece(f"{cell} of pairs, H = {H}", cores, "pairs", {"cell": cell, "B": B, "T": T, "H": H, **timing(config)})
+        for cell in judged(config)
+        for B, T, H in config.pairs
     ]
 
 

@@ -14,6 +14,7 @@ WORK = {
     "update": "{cell} {S} seeds, {sizes}",
     "event": "{cell} one event, H = {H}",
     "probe": "{cell} probe, {sizes}",
+    "pairs": "{cell} of pairs, {what}, {sizes}",
 }
 FIELDS = ("ms of (B T D H)", "cores", OURS, "best peer", "others")
 MIB = 2**20
@@ -22,7 +23,7 @@ MIB = 2**20
 def table(config: Any, dataset: Any) -> list[dict[str, str]]:
     """Median milliseconds, temporaries in MiB, and ratios with their quartiles over rounds."""
     rows = []
-    for part in ("layer", "sweep", "stream", "probe"):
+    for part in ("layer", "sweep", "stream", "pairs", "probe"):
         for case in select(dataset, part=part):
             rows += case_rows(case)
     axes = dict.fromkeys(case.kind.item() for case in select(dataset, part="growth"))
@@ -32,7 +33,8 @@ def table(config: Any, dataset: Any) -> list[dict[str, str]]:
 def case_rows(case: Any) -> list[dict[str, str]]:
     """Times; below them what XLA takes, in memory for a gradient and in seconds of compiling for a sweep."""
     labels = {label: case[label].item() for label in ("cell", "H", "S")}
-    work = WORK[case.kind.item()].format(**labels, sizes=" ".join(str(case[axis].item()) for axis in "BTDH"))
+    kind = "pairs" if case.part == "pairs" else case.kind.item()
+    work = WORK[kind].format(**labels, what=case.kind.item(), sizes=" ".join(str(case[axis].item()) for axis in "BTDH"))
     times = {name: 1e3 * float(np.median(seconds(case, name))) for name in timed(case)}
     against = best(case, [name for name in times if name != OURS])
     rows = [row(case, work, times, "" if against is None else str(against), absent(case))]
