@@ -14,6 +14,7 @@ from experiments.benchmark.layer import CLOSE, LEARNING_RATE, compiled, stepper
 from experiments.benchmark.peers import absence, module_of
 from experiments.benchmark.peers.seqjax import CELLS
 from experiments.benchmark.timing import Call, interleaved
+from seqjax.losses import cross_entropy
 from seqjax.tasks import paired
 from seqjax.tasks.task import Batch
 
@@ -30,7 +31,7 @@ def measure(*, cell: str, B: int, T: int, H: int, rounds: int, seconds: float) -
 
     def loss(params: Any, batch: Batch) -> Any:
         logits: Any = network.apply(params, batch.xs).every
-        return seqjax.losses.cross_entropy(logits, batch.targets, batch.xs.mask)
+        return cross_entropy(logits, batch.targets, batch.xs.mask)
 
     learn = jax.value_and_grad(loss)
     program, known = compiled(learn, params, batch)
