@@ -2,8 +2,8 @@
 
 Source   lecture, the encoder-decoder (S21); Bahdanau et al. 2015, attention; words and sounds of the CMU dictionary
 Command  python -m experiments run g2p
-Time     meant for an hour on 2 CPU cores; not measured as a whole yet
-Expect   at most 9% of phonemes and 36% of words wrong, with a model under 3 million parameters
+Time     about 20 minutes on 2 cores of an AMD EPYC
+Expect   6.6% of phonemes and 28% of words wrong, with 1.4 million parameters; asked for are at most 9% and 36%
 
 Words of the 26 letters and the apostrophe, stress marks stripped, split by word (see `tasks.pronouncing`); trained on
 pairs of at most 12 letters and 12 phonemes, tested on every test word whatever its length. A bidirectional GRU of 256
