@@ -155,9 +155,9 @@ def about(manager: "CheckpointManager", step: int) -> dict[str, Any]:
 
     found = part(manager, step, "about", args.JsonRestore())
     if found.get("format") != FORMAT:
-        where = f"{manager.directory}/{step}"
         raise ValueError(
-            f"{where} has format {found.get('format')}, this seqjax reads {FORMAT}: use the one that wrote it"
+            f"{place(manager, step)} has format {found.get('format')}, this seqjax reads {FORMAT}: use the one that "
+            "wrote it"
         )
     return found
 
@@ -167,7 +167,7 @@ def restored(manager: "CheckpointManager", step: int, like: Any) -> Any:
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
     wanted = {name_of(path): jax.eval_shape(plain, leaf) for path, leaf in paths}
     said = about(manager, step)
-    require_leaves(f"{manager.directory}/{step}", said["leaves"], wanted)
+    require_leaves(place(manager, step), said["leaves"], wanted)
     found = leaves(manager, step, said)
     return structure.unflatten(as_before(found[name_of(path)], leaf) for path, leaf in paths)
 
@@ -187,8 +187,13 @@ def part(manager: "CheckpointManager", step: int, name: str, how: Any) -> Any:
     try:
         return manager.restore(step, args=args.Composite(**{name: how}))[name]
     except Exception as error:  # orbax, tensorstore and JSON have errors of their own, of many lines
-        where, kind = f"{manager.directory}/{step}", type(error).__name__
+        where, kind = place(manager, step), type(error).__name__
         raise ValueError(f"{where} is not as it was saved ({kind}): remove it to go on from what was before") from error
+
+
+def place(manager: "CheckpointManager", step: int) -> str:
+    """The folder of one checkpoint."""
+    return f"{manager.directory}/{step}"
 
 
 def require_leaves(where: str, stored: Mapping[str, list], wanted: Mapping[str, Any]) -> None:

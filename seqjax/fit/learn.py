@@ -92,8 +92,8 @@ class Trainer:
         parts = []
         for bucket in self.whole.buckets:
             states, history = self.advances[bucket](states, {})
-            parts.append(fetch(history))
-        return states, joined_history(parts).loss.mean(1)
+            parts.append(history)
+        return states, joined_history(fetch(parts)).loss.mean(1)
 
 
 @lru_cache(maxsize=4)
