@@ -15,6 +15,7 @@ import seqjax
 from seqjax.plan import Plan, plan_for, staffed
 from seqjax.stopwatch import TIMES, covered, stopwatch
 from seqjax.sweep import seed_keys
+from seqjax.train import programs, release
 
 RECIPE = seqjax.Recipe(
     seqjax.network(seqjax.rnn(), inputs="onehot"), seqjax.tasks.recall(length=3, alphabet=2), 4, updates=3, batch=2
@@ -133,6 +134,27 @@ def test_a_sweep_says_what_it_took():
     assert first.attrs["compile_seconds"] > 10 * second.attrs["compile_seconds"]
     assert all(found.attrs["run_seconds"] > 0 for found in (first, second))
     assert set(first.attrs) == {"plan", *TIMES}
+
+
+def test_programs_are_let_go_where_they_are_many(monkeypatch, tmp_path):
+    """Which changes no number; not before, and not where nothing counts them."""
+    count, limit = tmp_path / "maps", tmp_path / "most"
+    monkeypatch.setattr(release, "MAPS", count)
+    monkeypatch.setattr(release, "MOST", limit)
+    run = partial(seqjax.sweep, lambda hidden: replace(RECIPE, hidden=hidden), static={"hidden": [2, 3]}, seeds=2)
+    run = partial(run, examples=5, plan=Plan(workers=2))
+    want = run()
+    assert not release.release()
+    limit.write_text("30\n")
+    count.write_bytes(b"a piece\n" * 10)
+    assert not release.release()
+    held = programs.cache_info().currsize
+    assert held >= 2
+    count.write_bytes(b"a piece\n" * 11)
+    again = run()
+    assert programs.cache_info().currsize == 0
+    assert want.equals(again)
+    assert release.release()
 
 
 def test_a_sweep_of_sweeps_adds_up(tmp_path):

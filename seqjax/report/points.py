@@ -14,6 +14,7 @@ from seqjax.processes import first
 from seqjax.report.common import common
 from seqjax.report.experiment import Experiment
 from seqjax.report.store import fingerprint, read_dataset
+from seqjax.train.release import release
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Points:
                 with aside(path) as draft:
                     stored.to_netcdf(draft, engine="netcdf4")
             stored = common(stored, path)
+            release()
         self.seconds.append(float(stored.attrs["seconds"]))
         return stored
 

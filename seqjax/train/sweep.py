@@ -19,6 +19,7 @@ from seqjax.stopwatch import TIMES, stopwatch
 from seqjax.sweep import checked_axes, gather, grid, seed_keys
 from seqjax.train.many import programs, test_keys, train_many
 from seqjax.train.recipe import Recipe
+from seqjax.train.release import release
 from seqjax.train.run import CAUSES
 
 UPDATES = {"score": "train_score"}  # fields of the history by other names, as `score` is that after training
@@ -93,7 +94,10 @@ def sweep(
     recipes = [make(**dict(zip(static, values, strict=True))) for values in product(*static.values())]
     if len({recipe.updates for recipe in recipes}) > 1:
         raise ValueError("every recipe of one sweep must have the same number of updates: sweep each number by itself")
-    parts = [sweep_recipe(recipe, axes=dynamic, **in_folder(options, i)) for i, recipe in enumerate(recipes)]
+    parts = []
+    for i, recipe in enumerate(recipes):
+        parts.append(sweep_recipe(recipe, axes=dynamic, **in_folder(options, i)))
+        release()
     taken = {name: sum(part.attrs[name] for part in parts) for name in TIMES}
     return gather(parts, static).assign_attrs(plan=parts[0].attrs["plan"], **taken)
 
