@@ -53,7 +53,7 @@ class Config(Training):
     tasks: tuple[str, ...] = TASKS
     models: tuple[str, ...] = tuple(MODELS)
     hidden: int = 128
-    updates: int = 2000
+    updates: int = 5000
     longest: int = 10
     tests: tuple[int, ...] = (5, 10, 12, 15, 20)
     embedding: int = 32
@@ -143,13 +143,17 @@ def figure(config: Config, dataset: Any) -> Any:
     """A panel for every task, every seed against the length of the source."""
     fig, axes = panels(len(config.tasks), width=3.6 * len(config.tasks), sharey=True)
     for one, task in zip(axes, config.tasks, strict=True):
+        tests = list(config.tests) if task in SAID else [config.tests[0]]  # dates are as long as they are
         for shift, model in zip(beside(len(config.models), 0.3), config.models, strict=True):
-            scores = dataset.score.sel(task=task, model=model).transpose("test", "seed").fillna(0).values
-            places = np.array(config.tests)[:, None] + shift + np.zeros(scores.shape)
+            scores = dataset.score.sel(task=task, model=model, test=tests).transpose("test", "seed").fillna(0).values
+            places = np.array(tests)[:, None] + shift + np.zeros(scores.shape)
             one.plot(places.ravel(), scores.ravel(), "o", color=COLOUR[model], alpha=0.7, label=NAMES[model])
+        one.set(ylim=(-0.03, 1.05), title=task)
         if task in SAID:
             one.axvspan(config.longest + 0.5, max(config.tests) + 1, color="#eeeeee", zorder=0)
-        one.set(ylim=(-0.03, 1.05), xlabel="symbols of the source", title=task)
+            one.set(xlabel="symbols of the source; shaded: beyond training", xticks=tests)
+        else:
+            one.set(xlabel="dates that training never saw", xticks=[], xlim=(tests[0] - 2, tests[0] + 2))
     axes[0].set_ylabel("share written exactly, every seed")
     axes[0].legend(frameon=False, loc="lower left", labelcolor=GREY)
     return fig

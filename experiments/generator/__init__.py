@@ -39,7 +39,7 @@ from seqjax.losses import cross_entropy
 from seqjax.processes import fetch
 from seqjax.progress import progress_bar
 from seqjax.report import Claim, Experiment
-from seqjax.report.style import COLOURS, GREY, level, panels
+from seqjax.report.style import COLOURS, GREY, label_ends, panels
 from seqjax.seq2seq import generate
 from seqjax.sweep import seed_keys
 from seqjax.tasks.characters import alphabet_of, characters, tokens_of
@@ -178,14 +178,17 @@ def table(config: Config, dataset: Any) -> list[dict[str, str]]:
 
 def figure(config: Config, dataset: Any) -> Any:
     """Bits in training and of the n-grams, and what is written."""
-    fig, (left, right) = panels(2, width=10)
+    fig, (left, right) = panels(2, width=10, width_ratios=(3, 1))
     left.plot(dataset.loss.values.T, color=COLOURS["lstm"], alpha=0.5, linewidth=0.7)
-    for order, bits in zip(dataset.order.values, dataset.bits_of_ngrams.values, strict=True):
-        if order in (2, dataset.order.values[dataset.bits_of_ngrams.values.argmin()]):
-            level(left, bits, f"{order}-gram, test")
+    ngrams, colour = dataset.bits_of_ngrams, COLOURS["lstm"]
+    orders = sorted({2, int(ngrams.idxmin())} & set(ngrams.order.values.tolist()))
+    ends = [(float(ngrams.sel(order=order)), f"{order}-gram, test", GREY) for order in orders]
+    for bits, _, _ in ends:
+        left.axhline(bits, color=GREY, linewidth=1, linestyle="--")
     for bits in dataset.bits.values:
-        left.axhline(bits, color=COLOURS["lstm"], linewidth=1)
-    left.set(xlabel="update", ylabel="bits a character", title="In training every seed; lines: on the test")
+        left.axhline(bits, color=colour, linewidth=1)
+    label_ends(left, [*ends, (float(dataset.bits.mean()), "LSTM, test", colour)])
+    left.set(xlabel="update", ylabel="bits a character", title="In training, every seed; lines: on the test")
     right.axis("off")
     shown = "\n".join(str(line)[:60] for line in dataset.samples.values)
     right.text(0, 1, shown, va="top", family="monospace", color=GREY)
