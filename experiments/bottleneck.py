@@ -3,8 +3,9 @@
 Source   lecture, the encoder-decoder and what it hands over (S21); Sutskever et al. 2014, section 3.3, the source back
          to front; Bahdanau et al. 2015, attention
 Command  python -m experiments run bottleneck
-Time     not measured as a whole yet
-Expect   the longer the source, the fewer are right, the sooner the smaller H; with attention length costs little
+Time     33 minutes on 2 cores of an AMD EPYC, with other work beside it
+Expect   the longer the source, the fewer are right, the sooner the smaller H; with attention length costs little, where
+         it is found at all: at H = 256 two of three seeds that read back to front do not
 
 Copying of up to 20 random symbols out of ten. A GRU of H units reads, and hands over its last state, from which
 another writes. Adam at 3e-3 behind a clip at norm 1, 64 fresh pairs an update. Right is what is right as a whole, end
@@ -187,15 +188,15 @@ def figure(config: Config, dataset: Any) -> Any:
         for variant in config.variants:
             scores = dataset.score.sel(variant=variant, size=size).transpose("test", "seed").fillna(0).values
             one.plot(config.tests, scores, color=COLOUR[variant], alpha=0.3, linewidth=0.8)
-            one.plot(config.tests, np.median(scores, 1), "o-", ms=3, color=COLOUR[variant], label=NAMES[variant])
+            one.plot(config.tests, np.median(scores, 1), "o-", ms=3, color=COLOUR[variant])
         one.set(ylim=(-0.03, 1.03), xlabel="symbols of the source", title=f"H = {size}")
     axes[0].set_ylabel("share copied as a whole")
-    axes[0].legend(frameon=False, labelcolor=GREY)
     for variant in config.variants:
         line = dataset.reach.sel(variant=variant, size=max(config.sizes)).values
-        axes[-1].plot(1 + np.arange(config.longest), line, color=COLOUR[variant])
+        axes[-1].plot(1 + np.arange(config.longest), line, color=COLOUR[variant], label=NAMES[variant])
     axes[-1].set(xlabel="symbol of the target", ylabel="log10 of the gradient to the symbol it copies")
     axes[-1].set_title(f"Before training, H = {max(config.sizes)}")
+    axes[-1].legend(frameon=False, labelcolor=GREY, loc="lower left", fontsize=8)
     return fig
 
 

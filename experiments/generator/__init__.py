@@ -2,7 +2,7 @@
 
 Source   lecture, the generator (S11, S21); the baseline is an n-gram model by Witten and Bell 1991
 Command  python -m experiments run generator
-Time     not measured as a whole yet
+Time     4 minutes on 2 cores of an AMD EPYC
 Expect   fewer bits a character than any n-gram of up to eight
 
 Words of the CMU dictionary in a fixed random order, a line each, or any text (`--text FILE`, whose last tenth is the
