@@ -2,9 +2,9 @@
 
 Source   lecture and article: order-free, windowed and convolutional baselines (S1 to S4); UCR archive, Dau et al. 2019
 Command  python -m experiments run baselines
-Time     about 30 minutes on 2 CPU cores, with compilation
-Expect   see the table in the README; pools are at chance where order is all there is, a window of the whole length and
-         a dilated stack that spans it compete with recurrences
+Time     about 20 minutes on 2 cores of an AMD EPYC, with compilation
+Expect   see the table in the README; where order is all there is, pools know no more than what is most frequent; a
+         window of the whole length and a dilated stack that spans it compete with recurrences
 
 H = 32, Adam at 3e-3 behind a clip at norm 1, 1500 updates on fresh sequences, 600 on recorded ones, 5 seeds. A window
 holds the whole task; the convolution is two layers of five taps; the WaveNet doubles its dilation until it spans the
@@ -13,7 +13,7 @@ task. The LSTM's forget bias and the GRU's keep bias are 2.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -22,12 +22,11 @@ import xarray as xr
 
 import seqjax
 from experiments.claims import claim
-from experiments.models import Training, check_training, recipe_of, require_clip, require_known, without
+from experiments.models import Training, check_training, recipe_of, require_clip, require_known, spread, without
 from seqjax.checkpoint import Checkpoints
 from seqjax.core import require_sizes
 from seqjax.report import Claim, Experiment
 from seqjax.report.style import COLOURS, GREY, grid
-from seqjax.statistics import mean
 from seqjax.sweep import gather
 from seqjax.tasks import Task, published
 
@@ -62,6 +61,7 @@ TASKS: dict[str, tuple[int, Callable[[], Task]]] = {  # steps, and the task
 }
 FRESH = ("recall", "adding", "echo")
 FREE = ("mean pool", "max pool")  # of order
+SYMBOLS = ("recall", "echo")  # tasks of independent symbols, of which one is asked for
 
 
 @dataclass(frozen=True)
@@ -123,31 +123,40 @@ def trained(recipe: seqjax.Recipe, config: Config, title: str, *, checkpoints: C
 
 def claims(config: Config, dataset: Any) -> list[Claim]:
     """V13: what a pool cannot do."""
-    if not {"recall", "echo"} & set(config.tasks) or not set(FREE) & set(config.bodies):
+    names = [name for name in SYMBOLS if name in config.tasks]
+    bodies = [body for body in FREE if body in config.bodies]
+    if not names or not bodies:
         return []
-    names = [name for name in ("recall", "echo") if name in config.tasks]
-    free = dataset.score.sel(task=names, body=[body for body in FREE if body in config.bodies]).fillna(0)
-    chances = np.array([TASKS[name][1]().chance for name in names])[:, None, None]
-    above = (free.transpose("task", "body", "seed").values - chances).max()
-    return [
-        claim(
-            "V13",
-            measured=f"largest accuracy above chance on {' and '.join(names)}: {above:.3f}",
-            holds=bool(above < 0.1),
-        )
-    ]
+    free = dataset.score.sel(task=names, body=bodies).fillna(0).transpose("task", "body", "seed").values
+    above = (free - np.array([most_frequent(name) for name in names])[:, None, None]).max()
+    told = "; ".join(
+        f"{name} {each.max():.3f}, {most_frequent(name):.3f}" for name, each in zip(names, free, strict=True)
+    )
+    return [claim("V13", measured=f"best seed, most frequent symbol: {told}", holds=bool(above < 0.02))]
+
+
+@cache
+def most_frequent(name: str) -> float:
+    """The accuracy of the symbol that has come most often so far, the best answer to a task of independent symbols for
+    who knows their counts alone; over 20,000 sequences."""
+    batch: Any = TASKS[name][1]().held_out(jax.random.key(0), 20_000)
+    symbols = np.asarray(batch.xs)
+    counts = np.cumsum(symbols[..., None] == np.arange(symbols.max() + 1), axis=1)
+    shares = counts.max(-1) / np.arange(1, symbols.shape[1] + 1)
+    return float(shares[:, -1].mean() if batch.scored is None else shares[np.asarray(batch.scored)].mean())
 
 
 def table(config: Config, dataset: Any) -> list[dict[str, str]]:
-    """Means over seeds with 95% intervals, weights, seconds of training a seed; what others reached on the split."""
+    """Means over seeds and their range, weights, seconds of training a seed; what others reached on the split."""
 
     def row(name: str, body: str) -> dict[str, str]:
         one, (T, _) = dataset.sel(task=name, body=body), TASKS[name]
-        found = {"task": f"{name}, T = {T}", "body": body, "accuracy": str(mean(one.score.fillna(0).values))}
+        scores = one.score.fillna(0).values
+        found = {"task": f"{name}, T = {T}", "body": body, "accuracy": f"{scores.mean():.3f} ({spread(scores)})"}
         return found | {"weights": str(int(one.weights)), "seconds": f"{float(one.seconds):.1f}"}
 
     def others(name: str) -> list[dict[str, str]]:
-        told = {"chance": TASKS[name][1]().chance} | (published(name) if name in RECORDED else {})
+        told = {"chance": TASKS[name][1]().chance} | known(name)
         return [
             {"task": f"{name}, T = {TASKS[name][0]}", "body": who, "accuracy": f"{score:.3f}"}
             for who, score in told.items()
@@ -161,6 +170,13 @@ def table(config: Config, dataset: Any) -> list[dict[str, str]]:
     ]
 
 
+def known(name: str) -> dict[str, float]:
+    """What else is known of a task: what the best without order is, or what others reached on the same split."""
+    if name in SYMBOLS:
+        return {"most frequent symbol": most_frequent(name)}
+    return published(name) if name in RECORDED else {}
+
+
 def figure(config: Config, dataset: Any) -> Any:
     """A panel for every task: the accuracy of every seed of every body."""
     columns = min(5, len(config.tasks))
@@ -171,7 +187,7 @@ def figure(config: Config, dataset: Any) -> Any:
             scores = dataset.score.sel(task=name, body=body).fillna(0).values
             one.plot(scores, place + np.zeros(len(scores)), "o", color=colour_of(body), markersize=5, alpha=0.7)
         one.axvline(TASKS[name][1]().chance, color=GREY, linewidth=1, linestyle="--")
-        for score in (published(name) if name in RECORDED else {}).values():
+        for score in known(name).values():
             one.axvline(score, color=GREY, linewidth=0.7, linestyle=":")
         one.set(xlim=(-0.03, 1.05), title=f"{name}, T = {TASKS[name][0]}", yticks=places, yticklabels=config.bodies)
         one.invert_yaxis()
