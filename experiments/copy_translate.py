@@ -7,14 +7,16 @@ Expect   exact answers at the lengths of training; beyond them few
 
 Copying and reversing random symbols out of ten, 1 to 10 of them in training, up to 20 in the test; and dates as people
 write them to ISO 8601, tested on days that training never saw. A GRU of H = 128 reads and another writes, from its last
-state alone and with attention. Adam at 3e-3 behind a clip at norm 1, 64 fresh pairs an update.
+state alone and with attention. Adam behind a clip at norm 1, from 3e-3 along a cosine to nothing, 64 fresh pairs an
+update. (At a constant 3e-3 answers of ten symbols stay inexact: 0.86 to 0.94 of copies with attention after 5000.)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+import optax
 import xarray as xr
 
 import seqjax
@@ -53,7 +55,7 @@ class Config(Training):
     tasks: tuple[str, ...] = TASKS
     models: tuple[str, ...] = tuple(MODELS)
     hidden: int = 128
-    updates: int = 5000
+    updates: int = 3000
     longest: int = 10
     tests: tuple[int, ...] = (5, 10, 12, 15, 20)
     embedding: int = 32
@@ -93,7 +95,9 @@ def run(config: Config, point: Any) -> Any:
 def trained(config: Config, task: str, model: str, *, checkpoints: Checkpoints) -> xr.Dataset:
     """Every seed of one model on one task."""
     network = seqjax.encoder_decoder(seqjax.gru(), embedding=config.embedding, **MODELS[model])
-    recipe = recipe_of(network, task_of(task, 1, config.longest), config, clip=config.clip)
+    falling = optax.cosine_decay_schedule(config.learning_rate, config.updates)
+    recipe = recipe_of(network, task_of(task, 1, config.longest), config)
+    recipe = replace(recipe, optimizer=seqjax.adam(falling, clip=config.clip))
     numbers, keys = seed_keys(config.seeds)
     with progress_bar(f"copy_translate: {task}, {NAMES[model]}") as show:
         states, _ = seqjax.train_many(recipe, keys, progress=show, checkpoints=checkpoints)
@@ -163,6 +167,7 @@ EXPERIMENT = Experiment(
     name="copy_translate",
     summary="Sequences in, sequences out: what is right beyond the lengths of training?",
     config=Config,
+    version=2,
     quick={
         "seeds": 2,
         "tasks": ("dates",),
