@@ -2,8 +2,8 @@
 
 Source   lecture, input and output lengths are independent (S21); attention, Bahdanau et al. 2015
 Command  python -m experiments run copy_translate
-Time     not measured as a whole yet
-Expect   exact answers at the lengths of training; beyond them few
+Time     7 minutes on 2 cores of an AMD EPYC
+Expect   exact answers at the lengths of training with attention; at twice those none
 
 Copying and reversing random symbols out of ten, 1 to 10 of them in training, up to 20 in the test; and dates as people
 write them to ISO 8601, tested on days that training never saw. A GRU of H = 128 reads and another writes, from its last
