@@ -126,9 +126,10 @@ def checked_floats(xs: Any, mask: Array | None) -> Array:
 
 def checked_tokens(xs: Any, mask: Array | None, size: int, name: str = "xs") -> Array:
     """Integer tokens or labels in 0..size-1 wherever the mask of the same shape holds; ValueError otherwise."""
+    dtype = xs.dtype if hasattr(xs, "dtype") else np.asarray(xs).dtype
+    if not jnp.issubdtype(dtype, jnp.integer):
+        raise ValueError(f"{name} must be integer tokens for this network, got {dtype}")
     given, xs = xs, jnp.asarray(xs)
-    if not jnp.issubdtype(xs.dtype, jnp.integer):
-        raise ValueError(f"{name} must be integer tokens for this network, got {xs.dtype}")
     if concrete(xs) and (mask is None or concrete(mask)):
         values = np.asarray(given)  # as given: a jax array of 32 bits may have wrapped
         bad = (values < 0) | (values >= size)

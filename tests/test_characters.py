@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from experiments.generator import EXPERIMENT
 from experiments.generator.ngram import bits_per_symbol, count
 from seqjax import tasks
 from seqjax.tasks.characters import alphabet_of, tokens_of
@@ -46,6 +47,23 @@ def test_refusals(text, test, options, message):
     """One line each."""
     with pytest.raises(ValueError, match=message):
         tasks.characters(text, test, **options)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "text must be a file"),
+        (b"", "more than 64 characters to train on, got 0"),
+        (b"a" * 600, "more than 64 characters for the test, its last tenth, got 60"),
+        (b"\xff" * 900, "text must be in UTF-8"),
+    ],
+)
+def test_a_generator_wants_a_text(tmp_path, content, message):
+    """Before anything is run."""
+    if content is not None:
+        (tmp_path / "text").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        EXPERIMENT.configured(text=str(tmp_path / "text"))
 
 
 def test_n_grams_by_hand():

@@ -195,5 +195,8 @@ def test_a_network_that_cannot_be_decoded_from_is_refused():
         greedy(seqjax.network(seqjax.lstm()), *MODEL[1:], **GIVEN)
     with pytest.raises(ValueError, match="weights are those of an attention"):
         greedy(NETWORKS["handed"], params_of("handed"), SOURCE, weights=True, **GIVEN)
-    with pytest.raises(ValueError, match="source must be tokens"):
-        greedy(*MODEL[:2], SOURCE[None], **GIVEN)
+    for source in (SOURCE[None], SOURCE[:0]):
+        with pytest.raises(ValueError, match=r"source must be tokens \[S\] or \[B, S\] of at least one row"):
+            greedy(*MODEL[:2], source, **GIVEN | {"lengths": None})
+    with pytest.raises(ValueError, match="source must be integer tokens for this network, got <U1"):
+        greedy(*MODEL[:2], [["a", "b"]], **GIVEN | {"lengths": None})

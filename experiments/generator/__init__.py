@@ -70,18 +70,26 @@ def check(config: Config) -> None:
     require_sizes(embedding=config.embedding, steps=config.steps, order=config.order, words=config.words or 1)
     require_clip(config.clip)
     require_positive(temperature=config.temperature)
-    if config.text is not None and not Path(config.text).is_file():
-        raise ValueError(f"text must be a file, got {config.text}")
+    if config.text is not None:
+        for part, text in zip(("to train on", "for the test, its last tenth"), texts(config), strict=True):
+            if len(text) <= config.steps:
+                raise ValueError(
+                    f"text must have more than {config.steps} characters {part}, got {len(text)} in {config.text}: "
+                    "give a longer one, or fewer --steps"
+                )
 
 
 def texts(config: Config) -> tuple[str, str]:
-    """What is read in training, and what is asked for in the test. ValueError for a text that is not UTF-8."""
+    """What is read in training, and what is asked for in the test. ValueError for no file, and for one not in UTF-8."""
+    if config.text is not None and not Path(config.text).is_file():
+        raise ValueError(f"text must be a file, got {config.text}")
     if config.text is not None:
         try:
             text = Path(config.text).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(f"text must be in UTF-8, and {config.text} is not: {error}") from None
-        return text[: -(len(text) // 10)], text[-(len(text) // 10) :]
+        asked = len(text) - len(text) // 10
+        return text[:asked], text[asked:]
     known = seqjax.tasks.pronouncing()
     train, test = (sorted(known.parts[part], key=digest)[: config.words] for part in ("train", "test"))
     return lines(train), lines(test)

@@ -131,8 +131,8 @@ def answered(
     width: int | None = None,
 ) -> Decoded:
     """Check the sources, and decode; `how` holds a key and a Sampling, an alpha, or nothing."""
-    if np.ndim(source) not in (1, 2):
-        raise ValueError(f"source must be tokens [S] or [B, S], got shape {np.shape(source)}")
+    if np.ndim(source) not in (1, 2) or 0 in np.shape(source)[:-1]:
+        raise ValueError(f"source must be tokens [S] or [B, S] of at least one row, got shape {np.shape(source)}")
     shape, batched = np.shape(source), np.ndim(source) == 2
     mask = checked_mask(lengths, None, shape[:-1], shape[-1])
     mask = checked_source(source, jnp.ones(shape, bool) if mask is None else mask, network.width(params))
